@@ -1,0 +1,92 @@
+"""Frugal: replay buffers that keep only unique experiences.
+
+Everything is exported lazily, so that ``import frugalrl`` costs milliseconds and loads neither
+Numba, SciPy, JAX nor Torch until a name that needs them is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from frugalrl.admission.conformance import check_filter
+    from frugalrl.admission.dimensions import important_dimensions
+    from frugalrl.admission.filters import AdmitAll, RandomAdmit
+    from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.admission.kernels import reward_density
+    from frugalrl.admission.protocol import AdmissionFilter
+    from frugalrl.replay.buffer import Batch, ReplayBuffer
+    from frugalrl.replay.samplers import LargeBatch, Prioritized, Uniform
+    from frugalrl.state_io import StateFileError
+    from frugalrl.training import TrainConfig, load_policy, train
+
+__version__ = "0.1.0"
+
+# Where each public name lives; the block above says the same to type checkers and editors.
+_HOMES = {
+    "AdmissionFilter": "frugalrl.admission.protocol",
+    "AdmitAll": "frugalrl.admission.filters",
+    "Batch": "frugalrl.replay.buffer",
+    "FrugalFilter": "frugalrl.admission.frugal",
+    "LargeBatch": "frugalrl.replay.samplers",
+    "Prioritized": "frugalrl.replay.samplers",
+    "RandomAdmit": "frugalrl.admission.filters",
+    "ReplayBuffer": "frugalrl.replay.buffer",
+    "StateFileError": "frugalrl.state_io",
+    "TrainConfig": "frugalrl.training",
+    "Uniform": "frugalrl.replay.samplers",
+    "check_filter": "frugalrl.admission.conformance",
+    "important_dimensions": "frugalrl.admission.dimensions",
+    "load_policy": "frugalrl.training",
+    "reward_density": "frugalrl.admission.kernels",
+    "train": "frugalrl.training",
+}
+
+# Third-party modules that only the training extra installs.
+_TRAIN_MODULES = frozenset({"jax", "jaxlib", "optax", "plotly", "rich", "tensorboard", "tyro"})
+
+__all__ = [
+    "AdmissionFilter",
+    "AdmitAll",
+    "Batch",
+    "FrugalFilter",
+    "LargeBatch",
+    "Prioritized",
+    "RandomAdmit",
+    "ReplayBuffer",
+    "StateFileError",
+    "TrainConfig",
+    "Uniform",
+    "__version__",
+    "check_filter",
+    "important_dimensions",
+    "load_policy",
+    "reward_density",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module the first time it is used (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _TRAIN_MODULES:
+            raise
+        raise ImportError(
+            f"frugalrl.{name} needs {missing}, which is not installed: "
+            'pip install "frugalrl[train]"',
+            name=missing,
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported yet or not."""
+    return sorted({*globals(), *__all__})
