@@ -1,0 +1,84 @@
+"""The package's front door: lazy exports, versions, and what an import may load."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+
+import pytest
+
+import frugalrl
+
+HEAVY = ["numba", "scipy", "jax", "torch", "gymnasium", "numpy", "safetensors", "plotly"]
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout.strip()
+
+
+def test_import_loads_nothing_heavy():
+    loaded = run(f"import sys, frugalrl; print([m for m in {HEAVY} if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_core_loads_neither_jax_nor_torch():
+    code = (
+        "import sys, frugalrl\n"
+        "frugalrl.FrugalFilter, frugalrl.ReplayBuffer, frugalrl.check_filter, frugalrl.Uniform\n"
+        "print([m for m in ('jax', 'torch', 'optax', 'plotly') if m in sys.modules])"
+    )
+    assert run(code) == "[]"
+
+
+@pytest.mark.parametrize("name", [n for n in frugalrl.__all__ if n != "__version__"])
+def test_every_public_name_comes_from_its_home(name):
+    home = import_module(frugalrl._HOMES[name])
+    assert getattr(frugalrl, name) is getattr(home, name)
+
+
+def test_the_three_lists_of_names_agree():
+    assert set(frugalrl.__all__) == {*frugalrl._HOMES, "__version__"}
+    assert set(frugalrl.__all__) <= set(dir(frugalrl))
+    source = Path(frugalrl.__file__).read_text(encoding="utf-8")
+    block = source.partition("if TYPE_CHECKING:\n")[2].partition("\n\n")[0]
+    declared = {}
+    for home, names in re.findall(r"from (\S+) import (\([^)]*\)|[^\n]+)", block):
+        declared.update(
+            (name.strip(), home) for name in names.strip("()").split(",") if name.strip()
+        )
+    assert declared == frugalrl._HOMES
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'ReplyBuffer'"):
+        _ = frugalrl.ReplyBuffer
+
+
+def test_missing_training_extra_names_the_command():
+    code = (
+        "import sys\n"
+        "sys.modules['jax'] = None\n"  # makes `import jax` fail as if it were not installed
+        "import frugalrl\n"
+        "frugalrl._HOMES['train'] = 'jax'\n"
+        "try:\n"
+        "    frugalrl.train\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    assert 'pip install "frugalrl[train]"' in run(code)
+
+
+def test_missing_module_of_our_own_is_not_disguised(monkeypatch):
+    monkeypatch.setitem(frugalrl._HOMES, "nowhere", "frugalrl.nowhere")
+    with pytest.raises(ModuleNotFoundError, match=r"frugalrl\.nowhere"):
+        _ = frugalrl.nowhere
+
+
+def test_version_is_the_installed_one():
+    assert frugalrl.__version__ == metadata.version("frugalrl")
