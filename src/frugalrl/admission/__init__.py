@@ -1,0 +1,1 @@
+"""What may enter the buffer."""

@@ -1,0 +1,129 @@
+"""Filters that look at nothing: the controls of every experiment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from frugalrl.admission.protocol import DROP, STORE, Decisions
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Box
+    from numpy.typing import NDArray
+
+
+class _Memoryless:
+    """A filter whose decisions depend on no stored transition."""
+
+    def begin(self, observation_space: Box | None) -> None:
+        """Need nothing of the space."""
+
+    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+        """Need nothing of the slot."""
+
+    def forget(self, slot: int) -> None:
+        """Need nothing of the slot."""
+
+    @property
+    def nbytes(self) -> int:
+        """No state that grows."""
+        return 0
+
+    @staticmethod
+    def _take_slots(wanted: NDArray[np.bool_], free: NDArray[np.int64]) -> Decisions:
+        """Give the wanted rows free slots in order, stopping at the first that finds none."""
+        rows = np.flatnonzero(wanted)
+        placed = min(len(rows), len(free))
+        decided = len(wanted) if placed == len(rows) else int(rows[placed]) + 1
+        codes = np.where(wanted[:decided], STORE, DROP).astype(np.int8)
+        slots = np.full(decided, -1, dtype=np.int64)
+        slots[rows[:placed]] = free[:placed]
+        return Decisions(codes, slots)
+
+
+class AdmitAll(_Memoryless):
+    """Admits everything: the ordinary replay buffer."""
+
+    name: ClassVar[str] = "all"
+
+    def offer(
+        self,
+        observations: NDArray[np.floating],
+        rewards: NDArray[np.floating],
+        free: NDArray[np.int64],
+    ) -> Decisions:
+        """Store every row."""
+        return self._take_slots(np.ones(len(rewards), dtype=np.bool_), free)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing to keep."""
+        return {}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> AdmitAll:
+        """Make a new one."""
+        return cls()
+
+    def __repr__(self) -> str:
+        return "AdmitAll()"
+
+
+class RandomAdmit(_Memoryless):
+    """Admits each transition with a fixed probability, whatever it holds.
+
+    The control without which no claim for a cleverer filter stands: it keeps as few, blindly.
+
+    Args:
+        rate: probability of admission, above 0 and at most 1.
+        seed: of the filter's own generator.
+    """
+
+    name: ClassVar[str] = "random"
+
+    def __init__(self, rate: float = 0.4, seed: int = 0) -> None:
+        if not 0.0 < rate <= 1.0:
+            raise ValueError(f"rate={rate!r} is no probability of admission; use 0 < rate <= 1")
+        self.rate = float(rate)
+        self.seed = int(seed)
+        self._generator = np.random.Generator(np.random.PCG64(self.seed))
+        self._anything_offered = False
+
+    def offer(
+        self,
+        observations: NDArray[np.floating],
+        rewards: NDArray[np.floating],
+        free: NDArray[np.int64],
+    ) -> Decisions:
+        """Store each row with probability `rate`; the very first always, so there is a batch."""
+        state = self._generator.bit_generator.state
+        wanted = self._generator.random(len(rewards)) < self.rate
+        if not self._anything_offered and len(wanted):
+            wanted[0] = True
+            self._anything_offered = True
+        decisions = self._take_slots(wanted, free)
+        if len(decisions.codes) < len(wanted):
+            # The rest is offered again: draw again for it alone, as if it came one by one.
+            self._generator.bit_generator.state = state
+            self._generator.random(len(decisions.codes))
+        return decisions
+
+    def state_dict(self) -> dict[str, Any]:
+        """Rate, seed and the generator's state."""
+        return {
+            "rate": self.rate,
+            "seed": self.seed,
+            "anything_offered": self._anything_offered,
+            "generator": self._generator.bit_generator.state,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> RandomAdmit:
+        """Make one that goes on drawing where the other stopped."""
+        made = cls(rate=state["rate"], seed=state["seed"])
+        made._anything_offered = bool(state["anything_offered"])
+        made._generator.bit_generator.state = state["generator"]
+        return made
+
+    def __repr__(self) -> str:
+        return f"RandomAdmit(rate={self.rate}, seed={self.seed})"

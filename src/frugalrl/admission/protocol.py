@@ -1,0 +1,84 @@
+"""The contract between a replay buffer and whatever decides what enters it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from gymnasium.spaces import Box
+    from numpy.typing import NDArray
+
+DROP = 0
+"""The transition is not kept."""
+STORE = 1
+"""The transition is new and takes a free slot."""
+REPLACE = 2
+"""The transition overwrites a stored one, and is then the youngest."""
+
+
+class Decisions(NamedTuple):
+    """What is to happen to the first `len(codes)` of the offered rows."""
+
+    codes: NDArray[np.int8]
+    """(k,) `DROP`, `STORE` or `REPLACE` for each decided row."""
+    slots: NDArray[np.int64]
+    """(k,) the slot to write: taken from `free` for `STORE` (-1 when `free` had run out, which
+    ends the call), the stored slot to overwrite for `REPLACE`, -1 for `DROP`."""
+    keep: NDArray[np.int64] | None = None
+    """Usually None. Otherwise the owner, once it has written these rows, keeps only these slots,
+    oldest first, and renumbers them 0, 1, 2, ... in that order, as the filter already has."""
+
+
+@runtime_checkable
+class AdmissionFilter(Protocol):
+    """Decides, one transition after another, what a buffer keeps.
+
+    The owner stores and the filter decides; they share nothing but slot numbers. The owner calls
+    `begin` once, offers every transition, tells the filter of every slot it evicts (`forget`) and
+    completes a `STORE` for which no slot was free (`place`). Check your own filter with
+    `frugalrl.check_filter`.
+    """
+
+    name: ClassVar[str]
+    """Short name under which the filter's state is found in files."""
+
+    def begin(self, observation_space: Box | None) -> None:
+        """Learn the (flat) observation space before the first transition; None when unknown."""
+
+    def offer(
+        self,
+        observations: NDArray[np.floating],
+        rewards: NDArray[np.floating],
+        free: NDArray[np.int64],
+    ) -> Decisions:
+        """Decide about (n, d) observations with (n,) rewards, in order.
+
+        Args:
+            observations: finite, one row a transition.
+            rewards: finite, as they will be stored.
+            free: the slots that `STORE` takes, in this order.
+
+        Returns:
+            Decisions about the first k rows, 1 <= k <= n. Fewer than n only after a `STORE`
+            that found no free slot, or together with a `keep`; the owner offers the rest again.
+        """
+
+    def place(
+        self, observation: NDArray[np.floating], reward: float, slot: int
+    ) -> None:
+        """Complete a `STORE` that had no slot, now that the owner has made one free."""
+
+    def forget(self, slot: int) -> None:
+        """Remove an evicted slot."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Arrays and JSON values from which `from_state_dict` makes an identical filter."""
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> AdmissionFilter:
+        """Make the filter that `state_dict` described; it goes on with identical decisions."""
