@@ -54,10 +54,10 @@ bench-buffers: $(DEV_STAMP)  ## Measure bytes and time of a transition against o
 	$(BIN)/python benchmarks/buffers.py
 
 docs: $(DOCS_STAMP)  ## Build the documentation into site/, refusing broken links
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: $(DOCS_STAMP)  ## Serve the documentation while editing it
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 dev: $(DEV_STAMP)  ## Install the development environment
 
