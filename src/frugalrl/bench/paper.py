@@ -1,0 +1,152 @@
+"""The paper's published tables, their derived columns recomputed, and the misprints found so.
+
+Singh and Saha, "Frugal Actor-Critic", AAMAS 2024: the tables of benchmarks, of the comparison with
+SAC and TD3, of control cost and of the comparison with LaBER, as printed.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+from frugalrl.bench import metrics
+
+Row = dict[str, str]
+
+BENCHMARKS = {
+    "pendulum": "Pendulum",
+    "mountaincarcontinuous": "MCC",
+    "lunarlandercontinuous": "LLC",
+    "swimmer": "Swimmer",
+    "reacherbulletenv": "Reacher",
+    "hopper": "Hopper",
+    "walker2d": "Walker",
+    "ant": "Ant",
+    "humanoid": "Humanoid",
+}
+"""The paper's name of each environment, by the id's lower-case name without its version."""
+
+
+@dataclass(frozen=True)
+class Misprint:
+    """A printed derived number that does not follow from the raw numbers of its own row."""
+
+    table: str
+    row: str
+    column: str
+    printed: str
+    recomputed: float
+    kind: str
+    """`misprint`: off by a unit of the last printed digit or more; `last digit`: by less, though
+    neither rounding nor cutting gives it; `left blank`: a dash where the number is not zero;
+    `translated`: follows only if the rewards are first shifted as for P, unlike elsewhere."""
+
+
+@cache
+def _table(name: str) -> tuple[Row, ...]:
+    source = resources.files("frugalrl.bench").joinpath(f"data/paper_{name}.csv")
+    return tuple(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
+
+
+def table(name: str) -> list[Row]:
+    """Read a published table: `benchmarks`, `full`, `control_cost` or `laber`."""
+    return [dict(row) for row in _table(name)]
+
+
+def benchmark_name(env: str) -> str | None:
+    """Find the paper's name of an environment, whatever its version; None for others."""
+    name = env.rsplit("/", 1)[-1].partition("-v")[0].lower()
+    return BENCHMARKS.get(name)
+
+
+def published(name: str, env: str, algo: str = "") -> Row | None:
+    """Find the published row of an environment and algorithm, or None."""
+    benchmark = benchmark_name(env)
+    for row in _table(name):
+        if row["benchmark"] == benchmark and row.get("algorithm", "").lower() in ("", algo.lower()):
+            return dict(row)
+    return None
+
+
+def misprints() -> list[Misprint]:
+    """List every derived entry of the paper that its own row contradicts."""
+    found = [*_check_full(), *_check_laber()]
+    return [entry for entry in found if entry.kind != "agrees"]
+
+
+def _check_full() -> Iterator[Misprint]:
+    for row in _table("full"):
+        label = f"{row['benchmark']} ({row['algorithm']})"
+        number = {key: float(value) for key, value in row.items() if _is_number(value)}
+        gain = metrics.convergence_gain(number["cp_baseline"], number["cp_fac"])
+        cut = metrics.buffer_cut(number["buffer_baseline"], number["buffer_fac"])
+        change = metrics.reward_change(number["reward_baseline"], number["reward_fac"])
+        efficiency = metrics.sample_efficiency(
+            number["reward_baseline"],
+            number["buffer_baseline"],
+            number["reward_fac"],
+            number["buffer_fac"],
+        )
+        where = "Comparison with SAC and TD3"
+        yield _judge(where, label, "Delta CP", row["delta_cp_percent"], gain)
+        yield _judge(where, label, "buffer cut", row["buffer_cut_percent"], cut)
+        yield _judge(where, label, "Delta R", row["delta_reward_percent"], change)
+        yield _judge(where, label, "P", row["sample_efficiency_P"], efficiency)
+
+
+def _check_laber() -> Iterator[Misprint]:
+    sizes = {(row["benchmark"], row["algorithm"]): row for row in _table("full")}
+    for row in _table("laber"):
+        label = f"{row['benchmark']} ({row['algorithm']})"
+        number = {key: float(value) for key, value in row.items() if _is_number(value)}
+        size = sizes[row["benchmark"], row["algorithm"]]
+        gain = metrics.convergence_gain(number["cp_laber"], number["cp_fac"])
+        change = metrics.reward_change(number["reward_laber"], number["reward_fac"])
+        # LaBER's buffer is the baseline's: the paper says so below the table.
+        efficiency = metrics.sample_efficiency(
+            number["reward_laber"],
+            float(size["buffer_baseline"]),
+            number["reward_fac"],
+            float(size["buffer_fac"]),
+        )
+        where = "Comparison with LaBER"
+        yield _judge(where, label, "Delta CP", row["delta_cp_percent"], gain)
+        entry = _judge(where, label, "Delta R", row["delta_reward_percent"], change)
+        shifted = metrics.translate_rewards(number["reward_laber"], number["reward_fac"])
+        if entry.kind == "misprint" and (
+            _kind(entry.printed, metrics.reward_change(*shifted)) == "agrees"
+        ):
+            entry = replace(entry, kind="translated")
+        yield entry
+        yield _judge(where, label, "P", row["sample_efficiency_P"], efficiency)
+
+
+def _judge(table: str, row: str, column: str, printed: str, recomputed: float) -> Misprint:
+    return Misprint(table, row, column, printed, recomputed, _kind(printed, recomputed))
+
+
+def _kind(printed: str, recomputed: float) -> str:
+    if not _is_number(printed):
+        return "agrees" if recomputed == 0.0 else "left blank"
+    if float(printed) == 0.0 and recomputed == 0.0:
+        return "agrees"
+    digits = len(printed.partition(".")[2])
+    unit = 10.0**-digits
+    cut = math.trunc(recomputed / unit) * unit
+    distance = abs(float(printed) - recomputed)
+    slack = 1e-9 * max(1.0, abs(recomputed))
+    if distance <= unit / 2 + slack or abs(float(printed) - cut) <= slack:
+        return "agrees"
+    return "last digit" if distance < unit else "misprint"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

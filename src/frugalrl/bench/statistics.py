@@ -1,0 +1,267 @@
+"""Statistics over seeds and tasks, as rliable defines them, with a generator of their own.
+
+A *seed* (one training run) is the unit; evaluation episodes of one run are never counted as
+independent. Scores are given per task as one-dimensional arrays, so that tasks may have different
+numbers of seeds; with equal numbers the results are those of rliable's `(runs, tasks)` matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Scores = NDArray[np.float64]
+Estimator = Callable[[Sequence[Scores]], Scores]
+
+REPLICATIONS = 10_000
+CONFIDENCE = 0.95
+MIN_SEEDS_FOR_INTERVAL = 3
+FEW_SEEDS = 10
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval; `low` and `high` are None where too few seeds allow none."""
+
+    value: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there were seeds enough for an interval."""
+        return self.low is not None and self.high is not None
+
+    def excludes(self, number: float) -> bool:
+        """Whether the interval exists and does not contain `number`."""
+        if self.low is None or self.high is None:
+            return False
+        return not self.low <= number <= self.high
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Difference of a method's mean score from the baseline's, in the score's own unit."""
+
+    difference: Estimate
+    paired: bool
+    """Whether the interval comes from differences between runs of the same seed."""
+    welch_p: float | None
+    """Two-sided p-value of Welch's test; None with fewer than two seeds a side."""
+
+
+def interquartile_mean(scores: ArrayLike) -> float:
+    """Average the middle half: the mean after cutting a quarter of the values at either end.
+
+    `floor(n / 4)` values are cut at each end, as SciPy's `trim_mean` and so rliable do; fewer than
+    four values give the plain mean.
+    """
+    return float(_trimmed_mean(np.asarray(scores, dtype=np.float64).reshape(1, -1))[0])
+
+
+def _trimmed_mean(rows: Scores) -> Scores:
+    """Cut a quarter of each row's values at either end and average the rest."""
+    count = rows.shape[1]
+    if count == 0:
+        raise ValueError("no scores")
+    cut = count // 4
+    ordered = np.sort(rows, axis=1)
+    return np.asarray(ordered[:, cut : count - cut].mean(axis=1))
+
+
+def pooled_iqm(tasks: Sequence[Scores]) -> Scores:
+    """Compute the IQM over all runs of all tasks; each task is `(replications, seeds)`."""
+    return _trimmed_mean(np.concatenate(tasks, axis=1))
+
+
+def pooled_mean(tasks: Sequence[Scores]) -> Scores:
+    """Average the tasks' mean scores; each task is `(replications, seeds)`."""
+    return np.asarray(np.mean([task.mean(axis=1) for task in tasks], axis=0))
+
+
+def probability_of_improvement(x: Sequence[ArrayLike], y: Sequence[ArrayLike]) -> float:
+    """Compute how often a run of X beats a run of Y on the same task, averaged over tasks.
+
+    Ties count one half: the Mann-Whitney U statistic over the number of pairs.
+    """
+    xs, ys = _as_tasks(x), _as_tasks(y)
+    if len(xs) != len(ys):
+        raise ValueError(f"x has {len(xs)} tasks, y has {len(ys)}")
+    return float(_improvement([t[None] for t in xs], [t[None] for t in ys])[0])
+
+
+def _improvement(xs: Sequence[Scores], ys: Sequence[Scores]) -> Scores:
+    """Compute the probability of improvement for every replication of `(replications, seeds)`."""
+    shares = []
+    for x, y in zip(xs, ys, strict=True):
+        difference = x[:, :, None] - y[:, None, :]
+        wins = (difference > 0).mean(axis=(1, 2)) + 0.5 * (difference == 0).mean(axis=(1, 2))
+        shares.append(wins)
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike) -> Scores:
+    """Compute the share of runs whose score lies above each threshold, over all tasks."""
+    scores = np.concatenate([np.asarray(task, dtype=np.float64) for task in tasks])
+    taus = np.asarray(thresholds, dtype=np.float64)
+    return np.asarray((scores[None, :] > taus[:, None]).mean(axis=1))
+
+
+def stratified_bootstrap(
+    tasks: Sequence[ArrayLike],
+    estimator: Estimator,
+    generator: np.random.Generator,
+    *,
+    replications: int = REPLICATIONS,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """Estimate over tasks with a percentile interval, runs redrawn within each task.
+
+    Args:
+        tasks: Scores of each task's runs.
+        estimator: Takes one `(replications, seeds)` array a task, gives `(replications,)`.
+        generator: Source of the resampling; the caller's, so that results are reproducible.
+        replications: Number of resamples.
+        confidence: Coverage of the interval.
+
+    Returns:
+        The estimate. It has no interval where a task has fewer than three runs.
+    """
+    arrays = _as_tasks(tasks)
+    value = float(estimator([task[None] for task in arrays])[0])
+    fewest = min(task.size for task in arrays)
+    if fewest < MIN_SEEDS_FOR_INTERVAL:
+        return Estimate(value, None, None, fewest)
+    drawn = [_resample(task, replications, generator) for task in arrays]
+    low, high = percentile_interval(estimator(drawn), confidence)
+    return Estimate(value, low, high, fewest)
+
+
+def estimate_mean(
+    scores: ArrayLike, generator: np.random.Generator, *, replications: int = REPLICATIONS
+) -> Estimate:
+    """Estimate the mean over seeds with its bootstrap interval."""
+    return stratified_bootstrap([scores], pooled_mean, generator, replications=replications)
+
+
+def estimate_iqm(
+    scores: ArrayLike, generator: np.random.Generator, *, replications: int = REPLICATIONS
+) -> Estimate:
+    """Estimate the interquartile mean over seeds with its bootstrap interval."""
+    return stratified_bootstrap([scores], pooled_iqm, generator, replications=replications)
+
+
+def estimate_improvement(
+    x: Sequence[ArrayLike],
+    y: Sequence[ArrayLike],
+    generator: np.random.Generator,
+    *,
+    replications: int = 2_000,
+) -> Estimate:
+    """Estimate the probability of improvement, both sides redrawn independently in each task."""
+    xs, ys = _as_tasks(x), _as_tasks(y)
+    value = probability_of_improvement(x, y)
+    fewest = min(task.size for task in [*xs, *ys])
+    if fewest < MIN_SEEDS_FOR_INTERVAL:
+        return Estimate(value, None, None, fewest)
+    drawn = _improvement(
+        [_resample(task, replications, generator) for task in xs],
+        [_resample(task, replications, generator) for task in ys],
+    )
+    low, high = percentile_interval(drawn, CONFIDENCE)
+    return Estimate(value, low, high, fewest)
+
+
+def estimate_profile(
+    tasks: Sequence[ArrayLike],
+    thresholds: ArrayLike,
+    generator: np.random.Generator,
+    *,
+    replications: int = 2_000,
+) -> tuple[Scores, tuple[Scores, Scores] | None]:
+    """Estimate a performance profile and its pointwise interval (None with too few seeds)."""
+    arrays = _as_tasks(tasks)
+    taus = np.asarray(thresholds, dtype=np.float64)
+    profile = performance_profile(arrays, taus)
+    if min(task.size for task in arrays) < MIN_SEEDS_FOR_INTERVAL:
+        return profile, None
+    drawn = np.concatenate([_resample(task, replications, generator) for task in arrays], axis=1)
+    # Threshold by threshold: the whole cube would be replications x runs x thresholds.
+    shares = np.stack([(drawn > tau).mean(axis=1) for tau in taus])
+    tail = 50.0 * (1.0 - CONFIDENCE)
+    low, high = np.percentile(shares, [tail, 100.0 - tail], axis=1)
+    return profile, (np.asarray(low), np.asarray(high))
+
+
+def compare_means(
+    scores: dict[int, float],
+    baseline: dict[int, float],
+    generator: np.random.Generator,
+    *,
+    replications: int = REPLICATIONS,
+) -> Comparison:
+    """Compare two methods' scores by seed: paired where the seeds are the same, else unpaired.
+
+    Args:
+        scores: Score of each seed's run.
+        baseline: The same for the baseline.
+        generator: Source of the resampling.
+        replications: Number of resamples.
+    """
+    if not scores or not baseline:
+        raise ValueError("both sides need at least one seed")
+    x = np.array([scores[seed] for seed in sorted(scores)], dtype=np.float64)
+    y = np.array([baseline[seed] for seed in sorted(baseline)], dtype=np.float64)
+    paired = scores.keys() == baseline.keys()
+    if paired:
+        difference = estimate_mean(x - y, generator, replications=replications)
+    else:
+        difference = _unpaired_difference(x, y, generator, replications)
+    return Comparison(difference, paired, welch_p_value(x, y))
+
+
+def _unpaired_difference(
+    x: Scores, y: Scores, generator: np.random.Generator, replications: int
+) -> Estimate:
+    value = float(x.mean() - y.mean())
+    fewest = min(x.size, y.size)
+    if fewest < MIN_SEEDS_FOR_INTERVAL:
+        return Estimate(value, None, None, fewest)
+    drawn = _resample(x, replications, generator).mean(axis=1)
+    drawn -= _resample(y, replications, generator).mean(axis=1)
+    low, high = percentile_interval(drawn, CONFIDENCE)
+    return Estimate(value, low, high, fewest)
+
+
+def welch_p_value(x: ArrayLike, y: ArrayLike) -> float | None:
+    """Test for different means without assuming equal variances; None where it has no meaning."""
+    from scipy import stats
+
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if first.size < 2 or second.size < 2 or (np.ptp(first) == 0.0 and np.ptp(second) == 0.0):
+        return None
+    p = float(stats.ttest_ind(first, second, equal_var=False).pvalue)
+    return p if math.isfinite(p) else None
+
+
+def percentile_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Cut the same share off both ends of a bootstrap distribution."""
+    tail = 50.0 * (1.0 - confidence)
+    low, high = np.percentile(np.asarray(values, dtype=np.float64), [tail, 100.0 - tail])
+    return float(low), float(high)
+
+
+def _resample(task: Scores, replications: int, generator: np.random.Generator) -> Scores:
+    return task[generator.integers(0, task.size, size=(replications, task.size))]
+
+
+def _as_tasks(tasks: Sequence[ArrayLike]) -> list[Scores]:
+    arrays = [np.asarray(task, dtype=np.float64).ravel() for task in tasks]
+    if not arrays or any(task.size == 0 for task in arrays):
+        raise ValueError("every task needs at least one score")
+    return arrays

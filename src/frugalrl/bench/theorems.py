@@ -1,0 +1,136 @@
+"""What the paper's two theorems speak of, measured on a real buffer.
+
+Two transitions are *equivalent* when they lie in the same cell and in the same reward bin, of width
+2 beta: the interval over which FAC looks for a reward's like. This is an equivalence relation, so
+the buffer falls into classes and everything below follows from the classes' sizes.
+
+The theorems count one repeated element: zeta (or lambda) copies of it. A real minibatch repeats
+many elements a few times each, so each measure comes twice: as the theorem's formula with the
+number of surplus transitions, and as the quantity the proof needs, which has no such assumption.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Classes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MinibatchMeasures:
+    """Equivalent transitions in minibatches drawn uniformly with replacement (theorem 1)."""
+
+    batch_size: int
+    zeta: float
+    """Mean number of surplus transitions: batch size minus classes present."""
+    factor: float
+    """The theorem's (b + zeta^2 + zeta) / b at the mean zeta."""
+    pairs: float
+    """Mean number of ordered pairs of equivalent transitions."""
+    pair_factor: float
+    """(b + pairs) / b: what the proof's sum has left; `factor` where one element repeats."""
+
+
+@dataclass(frozen=True)
+class BufferMeasures:
+    """Equivalent transitions in the whole buffer (theorem 2)."""
+
+    size: int
+    classes: int
+    surplus: int
+    """Lambda: transitions that have an earlier equivalent."""
+    entropy: float
+    """Entropy of the (cell, reward bin) distribution, in nats."""
+    entropy_limit: float
+    """log m: the entropy of a buffer without equivalents."""
+    theorem_gap: float
+    """The theorem's (lambda + 1) log(lambda + 1) / m, at most correct for one repeated element."""
+
+    @property
+    def gap(self) -> float:
+        """Measured distance from the limit: the sum of g log g over class sizes g, over m."""
+        return self.entropy_limit - self.entropy
+
+    def to_json(self) -> dict[str, float]:
+        """Give all fields and the gap as plain numbers."""
+        return {**asdict(self), "gap": self.gap}
+
+
+def equivalence_classes(cells: ArrayLike, rewards: ArrayLike, beta: float) -> Classes:
+    """Number the (cell, reward bin) classes of transitions from 0.
+
+    Args:
+        cells: The cell of each transition: one integer, or one row of integers, each.
+        rewards: Reward of each transition.
+        beta: Half the width of a reward bin.
+    """
+    if not beta > 0.0:
+        raise ValueError(f"beta must be positive, got {beta}")
+    keys = np.asarray(cells, dtype=np.int64)
+    bins = np.floor(np.asarray(rewards, dtype=np.float64) / (2.0 * beta)).astype(np.int64)
+    if len(keys) != bins.size:
+        raise ValueError(f"got {len(keys)} cells for {bins.size} rewards")
+    if bins.size == 0:
+        return np.empty(0, dtype=np.int64)
+    joint = np.column_stack((keys.reshape(len(keys), -1), bins))
+    _, classes = np.unique(joint, axis=0, return_inverse=True)
+    return np.asarray(classes, dtype=np.int64).ravel()
+
+
+def convergence_factor(batch_size: int, zeta: float) -> float:
+    """Compute the theorem's speed-up (b + zeta^2 + zeta) / b."""
+    if batch_size < 1 or not 0.0 <= zeta <= batch_size:
+        raise ValueError(f"need 0 <= zeta <= b, got zeta {zeta} and b {batch_size}")
+    return (batch_size + zeta * zeta + zeta) / batch_size
+
+
+def surplus_and_pairs(classes: ArrayLike) -> tuple[int, int]:
+    """Count transitions beyond the first of their class, and ordered pairs within classes."""
+    _, counts = np.unique(np.asarray(classes), return_counts=True)
+    return int(np.sum(counts - 1)), int(np.sum(counts * (counts - 1)))
+
+
+def measure_minibatches(
+    classes: ArrayLike, batch_size: int, generator: np.random.Generator, batches: int = 200
+) -> MinibatchMeasures:
+    """Draw minibatches as a uniform sampler does and count their equivalent transitions."""
+    labels = np.asarray(classes, dtype=np.int64)
+    if labels.size == 0:
+        raise ValueError("an empty buffer has no minibatches")
+    surplus, pairs = 0, 0
+    for _ in range(batches):
+        drawn = labels[generator.integers(0, labels.size, size=batch_size)]
+        more_surplus, more_pairs = surplus_and_pairs(drawn)
+        surplus += more_surplus
+        pairs += more_pairs
+    zeta, mean_pairs = surplus / batches, pairs / batches
+    return MinibatchMeasures(
+        batch_size=batch_size,
+        zeta=zeta,
+        factor=convergence_factor(batch_size, zeta),
+        pairs=mean_pairs,
+        pair_factor=(batch_size + mean_pairs) / batch_size,
+    )
+
+
+def measure_buffer(classes: ArrayLike) -> BufferMeasures:
+    """Count a buffer's equivalent transitions and its entropy over classes."""
+    labels = np.asarray(classes, dtype=np.int64)
+    if labels.size == 0:
+        raise ValueError("an empty buffer has no entropy")
+    _, counts = np.unique(labels, return_counts=True)
+    size = int(labels.size)
+    shares = counts / size
+    surplus = size - int(counts.size)
+    return BufferMeasures(
+        size=size,
+        classes=int(counts.size),
+        surplus=surplus,
+        entropy=float(-np.sum(shares * np.log(shares))) + 0.0,
+        entropy_limit=math.log(size),
+        theorem_gap=(surplus + 1) * math.log(surplus + 1) / size,
+    )
