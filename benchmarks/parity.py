@@ -1,0 +1,244 @@
+"""Compare learning curves with Stable-Baselines3's, run by run.
+
+Both sides train with the same settings, seeds and evaluation episodes. Every run is one process and one small JSON
+file under ``results/parity/runs``, so that a grid can be stopped and continued:
+
+    python benchmarks/parity.py grid --library sb3
+    python benchmarks/parity.py grid --library frugal
+    python benchmarks/parity.py summarise
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results" / "parity"
+RUNS = RESULTS / "runs"
+SEEDS = range(5)
+EVALUATION_SEED = 10_000
+FINAL_SEED = 20_000
+EVALUATION_EPISODES = 10
+FINAL_EPISODES = 20
+
+HOPPER = {"learning_rate": 3e-4, "batch_size": 256, "learning_starts": 10_000}
+SETTINGS: dict[tuple[str, str], dict[str, Any]] = {
+    ("sac", "Pendulum-v1"): {
+        "learning_rate": 1e-3,
+        "use_sde": True,
+        "log_std_init": -2.0,
+        "net_arch": [64, 64],
+        "learning_starts": 100,
+    },
+    ("td3", "Pendulum-v1"): {
+        "learning_rate": 5e-3,
+        "net_arch": [256, 256],
+        "learning_starts": 10_000,
+        "action_noise": "normal",
+        "action_noise_std": 0.1,
+    },
+    ("sac", "Hopper-v5"): {**HOPPER, "net_arch": [256, 256]},
+    ("td3", "Hopper-v5"): {
+        **HOPPER,
+        "net_arch": [400, 300],
+        "action_noise": "normal",
+        "action_noise_std": 0.1,
+    },
+}
+STEPS = {"Pendulum-v1": 20_000, "Hopper-v5": 50_000}
+EVALUATE_EVERY = {"Pendulum-v1": 1_000, "Hopper-v5": 2_500}
+
+
+def run_path(library: str, algo: str, env: str, seed: int) -> Path:
+    """Return the file that holds one run's numbers."""
+    return RUNS / f"{library}-{algo}-{env}-{seed}.json"
+
+
+def evaluate(
+    env: Any, predict: Callable[[Any], Any], first_seed: int, episodes: int
+) -> list[float]:
+    """Return the undiscounted reward of deterministic episodes with seeds first_seed, first_seed + 1, ..."""
+    totals = []
+    for episode in range(episodes):
+        observation, _ = env.reset(seed=first_seed + episode)
+        total, over = 0.0, False
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(predict(observation))
+            total += float(reward)
+            over = terminated or truncated
+        totals.append(total)
+    return totals
+
+
+def train_sb3(algo: str, env_id: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Train with Stable-Baselines3 and return the evaluations."""
+    import gymnasium
+    import numpy as np
+    import stable_baselines3
+    import torch
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    torch.set_num_threads(1)
+    keywords = dict(settings)
+    policy: dict[str, Any] = {"net_arch": keywords.pop("net_arch")}
+    if "log_std_init" in keywords:
+        policy["log_std_init"] = keywords.pop("log_std_init")
+    env, evaluation_env = gymnasium.make(env_id), gymnasium.make(env_id)
+    if keywords.pop("action_noise", None) == "normal":
+        zeros = np.zeros(env.action_space.shape)
+        keywords["action_noise"] = NormalActionNoise(
+            zeros, zeros + keywords.pop("action_noise_std")
+        )
+    model = {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[algo](
+        "MlpPolicy", env, seed=seed, policy_kwargs=policy, device="cpu", **keywords
+    )
+
+    def predict(observation: Any) -> Any:
+        return model.predict(observation, deterministic=True)[0]
+
+    curve: list[dict[str, Any]] = []
+
+    class Evaluate(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.num_timesteps % EVALUATE_EVERY[env_id] == 0:
+                rewards = evaluate(evaluation_env, predict, EVALUATION_SEED, EVALUATION_EPISODES)
+                curve.append({"env_steps": self.num_timesteps, "rewards": rewards})
+            return True
+
+    model.learn(STEPS[env_id], callback=Evaluate())
+    final = evaluate(evaluation_env, predict, FINAL_SEED, FINAL_EPISODES)
+    return {"curve": curve, "final": final, "versions": versions("stable-baselines3", "torch")}
+
+
+def train_frugal(algo: str, env_id: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Train with this library and return the evaluations."""
+    raise NotImplementedError
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of packages and of what every run depends on."""
+    found = {name: version(name) for name in (*packages, "gymnasium", "mujoco", "numpy")}
+    return {"python": platform.python_version(), **found}
+
+
+def run(library: str, algo: str, env: str, seed: int) -> None:
+    """Train once and write the run's file, unless it exists."""
+    path = run_path(library, algo, env, seed)
+    if path.exists():
+        return
+    settings = SETTINGS[algo, env]
+    started = time.perf_counter()
+    result = {"sb3": train_sb3, "frugal": train_frugal}[library](algo, env, seed, settings)
+    seconds = time.perf_counter() - started
+    means = [sum(point["rewards"]) / len(point["rewards"]) for point in result["curve"]]
+    record = {
+        "library": library,
+        "algo": algo,
+        "env": env,
+        "seed": seed,
+        "steps": STEPS[env],
+        "settings": settings,
+        "versions": result["versions"],
+        "seconds": round(seconds, 1),
+        "final_mean": sum(result["final"]) / len(result["final"]),
+        "area_under_curve": sum(means) / len(means),
+        "curve": [
+            [point["env_steps"], round(mean, 3)]
+            for point, mean in zip(result["curve"], means, strict=True)
+        ],
+        "final": [round(reward, 3) for reward in result["final"]],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+        file.write(json.dumps(record, indent=1) + "\n")
+    os.replace(file.name, path)
+    print(
+        f"{path.name}: final {record['final_mean']:.1f}, area {record['area_under_curve']:.1f}, {seconds:.0f} s"
+    )
+
+
+def grid(
+    library: str, jobs: int, algos: Sequence[str], envs: Sequence[str], seeds: Sequence[int]
+) -> int:
+    """Run what is missing, each run in a single-threaded process of its own; return how many failed."""
+    missing = [
+        (algo, env, seed)
+        for env in envs
+        for algo in algos
+        for seed in seeds
+        if not run_path(library, algo, env, seed).exists()
+    ]
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+    def start(job: tuple[str, str, int]) -> int:
+        algo, env, seed = job
+        command = [
+            sys.executable,
+            __file__,
+            "run",
+            "--library",
+            library,
+            "--algo",
+            algo,
+            "--env",
+            env,
+        ]
+        return subprocess.run(
+            [*command, "--seed", str(seed)], env={**os.environ, **threads}, check=False
+        ).returncode
+
+    with ThreadPoolExecutor(jobs) as pool:
+        failed = [job for job, code in zip(missing, pool.map(start, missing), strict=True) if code]
+    for job in failed:
+        print("failed:", *job, file=sys.stderr)
+    return len(failed)
+
+
+def summarise() -> None:
+    """Write the table of both libraries' means and intervals."""
+    raise NotImplementedError
+
+
+def main() -> int:
+    """Read the command line and do what it asks."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run", help="one training run")
+    many = commands.add_parser("grid", help="every run that is missing")
+    commands.add_parser("summarise", help="table of what was run")
+    for sub in (one, many):
+        sub.add_argument("--library", choices=("sb3", "frugal"), required=True)
+    one.add_argument("--algo", choices=("sac", "td3"), required=True)
+    one.add_argument("--env", choices=tuple(STEPS), required=True)
+    one.add_argument("--seed", type=int, required=True)
+    many.add_argument("--jobs", type=int, default=1)
+    many.add_argument("--algo", choices=("sac", "td3"), nargs="+", default=["sac", "td3"])
+    many.add_argument("--env", choices=tuple(STEPS), nargs="+", default=list(STEPS))
+    many.add_argument("--seed", type=int, nargs="+", default=list(SEEDS))
+    options = parser.parse_args()
+    if options.command == "run":
+        run(options.library, options.algo, options.env, options.seed)
+    elif options.command == "grid":
+        return int(grid(options.library, options.jobs, options.algo, options.env, options.seed) > 0)
+    else:
+        summarise()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

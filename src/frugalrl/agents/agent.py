@@ -1,0 +1,316 @@
+"""The learner that a training loop talks to: acts in NumPy, learns in one compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from frugalrl.agents import sac, td3
+from frugalrl.agents.noise import ActionNoise
+from frugalrl.agents.policy import SDE_MEAN_BOUND, ActionScale, Floats, Policy
+from frugalrl.agents.settings import AgentSettings
+from frugalrl.agents.spec import Inputs, Spec
+
+# Every update is waited for before the next action, so a hand-over to another thread only costs.
+jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+class Actions(NamedTuple):
+    """The same actions twice: for the environment's ``step``, and for the replay buffer."""
+
+    environment: Floats  # (n, a) in the environment's bounds
+    buffer: Floats  # (n, a) within [-1, 1]
+
+
+class UpdateResult:
+    """What updates say about themselves; nothing is computed until it is asked for."""
+
+    def __init__(self, names: tuple[str, ...], values: jax.Array, errors: jax.Array | None) -> None:
+        self._names = names
+        self._values = values
+        self._errors = errors
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Losses and the entropy coefficient, averaged over the updates of the call."""
+        means = np.asarray(self._values).mean(0)
+        return {name: float(mean) for name, mean in zip(self._names, means, strict=True)}
+
+    @property
+    def td_errors(self) -> Floats | None:
+        """Mean absolute temporal-difference errors (K, B); None unless prioritized."""
+        return None if self._errors is None else np.asarray(self._errors)
+
+
+@lru_cache(maxsize=64)
+def compiled_updates(spec: Spec) -> Callable[..., Any]:
+    """Return the compiled function that does K updates in a row, K being the inputs' first axis."""
+    update = (sac if spec.stochastic else td3).update
+
+    def run(state: Any, inputs: Inputs, rate: jax.Array) -> Any:
+        count = len(inputs.rewards)
+        if count == 1:
+            state, result = update(
+                spec, state, jax.tree.map(lambda x: x[0], inputs), rate, jnp.zeros((), int)
+            )
+            values, errors = jax.tree.map(lambda x: x[None], result)
+        else:
+            state, (values, errors) = jax.lax.scan(
+                lambda old, data: update(spec, old, data[0], rate, data[1]),
+                state,
+                (inputs, jnp.arange(count)),
+            )
+        return state, values, errors if spec.settings.sampler == "prioritized" else None
+
+    return jax.jit(run, donate_argnums=0)
+
+
+class Agent:
+    """SAC, TD3 or DDPG. Use ``make_agent`` to build one.
+
+    The replay buffer holds actions within [-1, 1] (``Actions.buffer``), never the environment's.
+
+    Args:
+        settings: How to learn and explore.
+        observation_space: A flat Box.
+        action_space: A bounded flat Box.
+        seed: Of everything random here; the same seed gives the same bits.
+        environments: How many environments act at once.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        observation_space: gymnasium.spaces.Box,
+        action_space: gymnasium.spaces.Box,
+        seed: int,
+        environments: int = 1,
+    ) -> None:
+        d, a = (int(np.prod(space.shape)) for space in (observation_space, action_space))
+        self.spec = Spec(settings, d, a)
+        self.settings = settings
+        self.environments = environments
+        init, explore, learn = np.random.SeedSequence(seed).spawn(3)
+        self._explore_rng = np.random.Generator(np.random.SFC64(explore))
+        self._learn_rng = np.random.Generator(np.random.SFC64(learn))
+        self._algorithm = sac if self.spec.stochastic else td3
+        state = self._algorithm.initial_state(self.spec, np.random.default_rng(init))
+        self._update = compiled_updates(self.spec)
+        self._rate: tuple[float, Any] = (np.nan, None)
+        self._inputs: dict[tuple[int, int], Inputs] = {}
+        self._scale = ActionScale(action_space.low, action_space.high)
+        self._policy = Policy(state.actor, self.spec.actor.sizes, a, settings.use_sde, self._scale)
+        self._noise: ActionNoise | None = None
+        if settings.action_noise is not None:
+            self._noise = ActionNoise(
+                settings.action_noise, settings.action_noise_std, environments, a
+            )
+        # gSDE's exploration matrices (environments, h, a), drawn when first needed
+        self._matrices = np.zeros((environments, settings.net_arch[-1], a), np.float32)
+        self._rollout_steps = 0
+        self._set_state(state)
+
+    def _set_state(self, state: Any) -> None:
+        self._state = jax.tree.map(jnp.asarray, state)
+        self._policy.set_parameters(np.asarray(self._state.actor))
+
+    # Acting
+
+    def act(self, observations: Floats) -> Actions:
+        """Return exploring actions for observations (n, d)."""
+        observations = np.asarray(observations, np.float32)
+        if not self.spec.stochastic:
+            actions = self._policy.unit_actions(observations)
+        elif self.settings.use_sde:
+            actions = self._act_sde(observations)
+        else:
+            output, _ = self._policy.forward(observations)
+            a = self.spec.action_size
+            noise = self._explore_rng.standard_normal((len(output), a), np.float32)
+            noise *= np.exp(np.clip(output[:, a:], -20, 2))
+            noise += output[:, :a]
+            actions = np.tanh(noise)
+        self._rollout_steps += 1
+        return self._finish(actions)
+
+    def _act_sde(self, observations: Floats) -> Floats:
+        every = self.settings.sde_sample_freq
+        if self._rollout_steps == 0 or (every > 0 and self._rollout_steps % every == 0):
+            log_std = self._policy.parameters[self.spec.actor.size :]
+            self._matrices = self._explore_rng.standard_normal(self._matrices.shape, np.float32)
+            self._matrices *= np.exp(log_std).reshape(self._matrices.shape[1:])
+        mean, latent = self._policy.forward(observations)
+        np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND, out=mean)
+        if len(mean) == 1:
+            mean += latent.dot(self._matrices[0])
+        else:
+            mean += np.einsum("nh,nha->na", latent, self._matrices)
+        return np.tanh(mean)
+
+    def act_random(self, n: int | None = None) -> Actions:
+        """Return uniform actions (n, a), with action noise on top, as SB3 warms up."""
+        shape = (n or self.environments, self.spec.action_size)
+        actions = self._explore_rng.uniform(-1, 1, shape).astype(np.float32)
+        self._rollout_steps += 1
+        return self._finish(actions)
+
+    def _finish(self, actions: Floats) -> Actions:
+        if self._noise is not None:
+            actions = np.clip(actions + self._noise.draw(self._explore_rng), -1, 1)
+        return Actions(self._scale.to_environment(actions), actions)
+
+    def act_deterministic(self, observations: Floats) -> Floats:
+        """Return the policy's own actions (n, a) in the environment's bounds."""
+        return self._policy(observations)
+
+    def to_env_action(self, actions: Floats) -> Floats:
+        """Scale actions (..., a) within [-1, 1] to the environment's bounds."""
+        return self._scale.to_environment(actions)
+
+    def to_buffer_action(self, actions: Floats) -> Floats:
+        """Scale the environment's actions (..., a) to [-1, 1]."""
+        return self._scale.to_unit(actions)
+
+    def rollout_started(self) -> None:
+        """Begin a block of steps between two updates: gSDE draws new exploration matrices."""
+        self._rollout_steps = 0
+
+    def episode_ended(self, mask: NDArray[np.bool_]) -> None:
+        """Reset the action noise of the environments whose episode ended (n,)."""
+        if self._noise is not None:
+            self._noise.reset(np.asarray(mask, bool))
+
+    # Learning
+
+    def learning_rate(self, progress: float) -> float:
+        """Return the learning rate when this fraction of the run (1 to 0) remains."""
+        return self.settings.learning_rate_at(progress)
+
+    def update(self, batch: Any, progress: float = 1.0) -> UpdateResult:
+        """Do K gradient updates in one compiled call.
+
+        Args:
+            batch: A ``frugalrl.replay.Batch`` (or what has its attributes) with arrays
+                (K, B, ...), or (K, m * B, ...) for the large-batch sampler.
+            progress: Remaining fraction of the run, 1 to 0, for learning-rate schedules.
+
+        Returns:
+            Metrics and TD errors, fetched only when asked for.
+        """
+        rate = self.settings.learning_rate_at(progress)
+        if rate != self._rate[0]:
+            self._rate = (rate, jnp.asarray(rate, jnp.float32))
+        inputs = self._fill(batch)
+        self._state, values, errors = self._update(self._state, inputs, self._rate[1])
+        self._policy.set_parameters(np.asarray(self._state.actor))
+        return UpdateResult(self._algorithm.METRICS, values, errors)
+
+    def _fill(self, batch: Any) -> Inputs:
+        """Copy a batch and fresh noise into arrays that live as long as the agent."""
+        k, m = batch.rewards.shape
+        inputs = self._inputs.get((k, m))
+        if inputs is None:
+            inputs = self._inputs[k, m] = self._allocate(k, m)
+        inputs.observations[...] = batch.observations.reshape(inputs.observations.shape)
+        inputs.actions[...] = batch.actions.reshape(inputs.actions.shape)
+        inputs.rewards[...] = batch.rewards
+        inputs.next_observations[...] = batch.next_observations.reshape(
+            inputs.next_observations.shape
+        )
+        # Bootstrap through a time limit: only a terminal transition has no future.
+        np.multiply(np.logical_not(batch.terminated), self.settings.gamma, out=inputs.discounts)
+        if self.settings.sampler == "prioritized":
+            inputs.weights[...] = batch.weights
+        self._learn_rng.standard_normal(dtype=np.float32, out=inputs.noise)
+        if inputs.uniforms.size:
+            self._learn_rng.random(dtype=np.float32, out=inputs.uniforms)
+        return inputs
+
+    def _allocate(self, k: int, m: int) -> Inputs:
+        settings, spec = self.settings, self.spec
+        if settings.sampler == "large_batch":
+            if m % settings.batch_size or m == 0:
+                raise ValueError(f"batch of {m} rows is no multiple of {settings.batch_size}")
+        elif m != settings.batch_size:
+            raise ValueError(f"batch must have batch_size={settings.batch_size} rows, got {m}")
+        weighted = settings.sampler == "prioritized"
+        return Inputs(
+            np.empty((k, m, spec.observation_size), np.float32),
+            np.empty((k, m, spec.action_size), np.float32),
+            np.empty((k, m), np.float32),
+            np.empty((k, m, spec.observation_size), np.float32),
+            np.empty((k, m), np.float32),
+            np.ones((k, m if weighted else 1), np.float32),
+            np.empty((k, *spec.noise_shape(m)), np.float32),
+            np.empty((k, *spec.uniforms_shape()), np.float32),
+        )
+
+    # Saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a bit-exact continuation needs: arrays and JSON values."""
+        leaves = jax.tree.leaves(self._state)
+        state = {f"{i:02d}": np.array(leaf) for i, leaf in enumerate(leaves)}
+        return {
+            "learner": state,
+            "settings": self.settings.to_dict(),
+            "explore_rng": _rng_state(self._explore_rng),
+            "learn_rng": _rng_state(self._learn_rng),
+            "matrices": self._matrices.copy(),
+            "rollout_steps": self._rollout_steps,
+            "noise": None if self._noise is None else self._noise.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from ``state_dict``'s result."""
+        if AgentSettings.from_dict(state["settings"]) != self.settings:
+            raise ValueError(f"saved agent has other settings: {state['settings']}")
+        leaves, tree = jax.tree.flatten(self._state)
+        saved = [state["learner"][f"{i:02d}"] for i in range(len(leaves))]
+        for new, old in zip(saved, leaves, strict=True):
+            if np.shape(new) != np.shape(old):
+                raise ValueError(f"saved array has shape {np.shape(new)}, not {np.shape(old)}")
+        self._set_state(jax.tree.unflatten(tree, [np.array(leaf) for leaf in saved]))
+        _set_rng_state(self._explore_rng, state["explore_rng"])
+        _set_rng_state(self._learn_rng, state["learn_rng"])
+        self._matrices = np.array(state["matrices"], np.float32)
+        self._rollout_steps = int(state["rollout_steps"])
+        if self._noise is not None:
+            self._noise.load_state_dict(state["noise"])
+
+    def policy_state(self) -> dict[str, Any]:
+        """Return what ``frugalrl.agents.policy.Policy.from_state`` needs."""
+        return self._policy.state()
+
+
+def _rng_state(rng: np.random.Generator) -> dict[str, Any]:
+    state: dict[str, Any] = dict(rng.bit_generator.state)
+    words = [int(word) for word in state["state"]["state"]]
+    return {"words": words, "has_uint32": state["has_uint32"], "uinteger": state["uinteger"]}
+
+
+def _set_rng_state(rng: np.random.Generator, state: dict[str, Any]) -> None:
+    rng.bit_generator.state = {
+        "bit_generator": "SFC64",
+        "state": {"state": np.array(state["words"], np.uint64)},
+        "has_uint32": int(state["has_uint32"]),
+        "uinteger": int(state["uinteger"]),
+    }
+
+
+def make_agent(
+    settings: AgentSettings,
+    observation_space: gymnasium.spaces.Box,
+    action_space: gymnasium.spaces.Box,
+    seed: int,
+    environments: int = 1,
+) -> Agent:
+    """Build the agent that the settings describe."""
+    return Agent(settings, observation_space, action_space, seed, environments)

@@ -1,0 +1,73 @@
+"""The critics' side of an update, common to SAC and TD3."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from frugalrl.agents.networks import forward, split_critics
+from frugalrl.agents.optimizer import Moments, adam
+from frugalrl.agents.selection import select_by_error
+from frugalrl.agents.spec import Inputs, Spec
+
+
+class Lesson(NamedTuple):
+    """What one critic learns from at one update."""
+
+    inputs: jax.Array  # (n, d + a) observations and actions side by side
+    targets: jax.Array  # (n,)
+    weights: jax.Array  # (n,) or (1,)
+
+
+def q_values(
+    spec: Spec, critics: jax.Array, observations: jax.Array, actions: jax.Array
+) -> jax.Array:
+    """Return every critic's value of every row (critics, n)."""
+    inputs = jnp.concatenate([observations, actions], axis=-1)
+    layers = split_critics(spec.critic, critics, spec.settings.critics)
+    return jnp.stack([forward(one, inputs)[0][:, 0] for one in layers])
+
+
+def lessons(spec: Spec, critics: jax.Array, inputs: Inputs, targets: jax.Array) -> list[Lesson]:
+    """Return what each critic learns from: the batch, or LaBER's selection of its own."""
+    rows = jnp.concatenate([inputs.observations, inputs.actions], axis=-1)  # (m, d + a)
+    count = spec.settings.critics
+    if spec.settings.sampler != "large_batch":
+        return [Lesson(rows, targets, inputs.weights)] * count
+    q = q_values(spec, critics, inputs.observations, inputs.actions)
+    chosen = [select_by_error(jnp.abs(q[i] - targets), inputs.uniforms[i]) for i in range(count)]
+    return [Lesson(rows[index], targets[index], weights) for index, weights in chosen]
+
+
+def critic_loss(
+    critics: jax.Array, spec: Spec, batches: list[Lesson], scale: float
+) -> tuple[jax.Array, jax.Array]:
+    """Return the scaled sum of the mean squared errors, and the mean absolute error (n,)."""
+    layers = split_critics(spec.critic, critics, spec.settings.critics)
+    errors = [
+        forward(one, batch.inputs)[0][:, 0] - batch.targets
+        for one, batch in zip(layers, batches, strict=True)
+    ]
+    losses = [
+        (batch.weights * error**2).mean() for error, batch in zip(errors, batches, strict=True)
+    ]
+    return scale * sum(losses), jnp.abs(jnp.stack(errors)).mean(0)
+
+
+def learn_critics(
+    spec: Spec,
+    critics: jax.Array,
+    moments: Moments,
+    batches: list[Lesson],
+    count: jax.Array,
+    rate: jax.Array,
+    scale: float,
+) -> tuple[jax.Array, Moments, jax.Array, jax.Array]:
+    """Take one Adam step; return critics, moments, loss and mean absolute errors (n,)."""
+    (loss, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
+        critics, spec, batches, scale
+    )
+    critics, moments = adam(critics, gradient, moments, count, rate)
+    return critics, moments, loss, errors
