@@ -29,7 +29,7 @@ demo: $(DEMO_ENV)  ## Train SAC with and without the frugal buffer on Pendulum-v
 	$(BIN)/frugalrl demo --out $(OUT)
 
 test: $(DEV_STAMP)  ## Run the tests and enforce the coverage gate
-	@command -v chromium chromium-browser google-chrome >/dev/null \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 		|| echo "Chromium is missing and the report's tests need it; on Debian: apt-get install chromium"
 	$(BIN)/coverage erase
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report= --cov-fail-under=0
