@@ -64,9 +64,7 @@ class AdmissionFilter(Protocol):
             that found no free slot, or together with a `keep`; the owner offers the rest again.
         """
 
-    def place(
-        self, observation: NDArray[np.floating], reward: float, slot: int
-    ) -> None:
+    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
         """Complete a `STORE` that had no slot, now that the owner has made one free."""
 
     def forget(self, slot: int) -> None:

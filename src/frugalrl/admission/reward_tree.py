@@ -33,10 +33,10 @@ EPANECHNIKOV, TOPHAT, GAUSSIAN = 0, 1, 2
 MOMENTS = (3, 1, 11)
 """Moments that each kernel needs: its polynomial's degree. For the Gaussian, a Taylor polynomial of
 degree 11 over a third of a bandwidth either way is exact to 1e-11."""
-WIDEST = (2.0, 2.0, 0.66)
-"""Width, in bandwidths, of the widest child whose moments are of use."""
-REACH = (1.0, 1.0, 8.0)
-"""Distance, in bandwidths, beyond which the kernel has no mass (Gaussian: below 1e-15)."""
+GAUSSIAN_REACH = 8.0
+"""Distance, in bandwidths, beyond which the Gaussian's mass is below 1e-15; the others reach 1."""
+GAUSSIAN_WIDEST = 0.66
+"""Width, in bandwidths, up to which that Taylor polynomial is used."""
 
 # Rows of a child's summary.
 LO, HI, FIRST_MOMENT = 0, 1, 2  # in Forest.inner_real
@@ -144,7 +144,7 @@ def _is_cut(t_low: float, t_high: float) -> bool:
 def tree_mass(f: Forest, mass: Mass, root: int, reward: float) -> float:
     """Sum of the mass that all rewards of the tree put into the interval around `reward`."""
     h, beta = mass.bandwidth, mass.half_width
-    reach = beta + (8.0 if mass.kernel == GAUSSIAN else 1.0) * h
+    reach = beta + (GAUSSIAN_REACH if mass.kernel == GAUSSIAN else 1.0) * h
     stack = f.counters[STACK:]
     stack[0] = root
     waiting = 1
@@ -160,7 +160,7 @@ def tree_mass(f: Forest, mass: Mass, root: int, reward: float) -> float:
             if low > reach:
                 break
             if mass.kernel == GAUSSIAN:
-                as_a_whole = high - low <= 0.66 * h
+                as_a_whole = high - low <= GAUSSIAN_WIDEST * h
             else:
                 as_a_whole = not (
                     _is_cut((beta - high) / h, (beta - low) / h)

@@ -77,8 +77,8 @@ def _give_back_inner(f: Forest, node: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _widest(mass: Mass) -> float:
-    """Width of the widest child whose moments can be of use."""
-    return (0.66 if mass.kernel == GAUSSIAN else 2.0) * mass.bandwidth
+    """Width beyond which `tree_mass` never takes a child as a whole, with a margin for rounding."""
+    return (0.7 if mass.kernel == GAUSSIAN else 2.1) * mass.bandwidth
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -261,9 +261,7 @@ def _child_for(f: Forest, node: int, reward: float, slot: int) -> int:
     while c < last and f.inner_real[node, HI, c] < reward:
         c += 1
     while (
-        c < last
-        and f.inner_real[node, HI, c] == reward
-        and f.inner_whole[node, HI_SLOT, c] < slot
+        c < last and f.inner_real[node, HI, c] == reward and f.inner_whole[node, HI_SLOT, c] < slot
     ):
         c += 1
     return c

@@ -1,0 +1,182 @@
+"""The memory behind phi: arrays that grow as needed, and their way to and from files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from frugalrl.admission import density
+from frugalrl.admission.density import CELLS, CELLS_FREE, CELLS_USED, STORED, Phi
+from frugalrl.admission.reward_tree import (
+    COUNTERS,
+    FAN,
+    INNER_FREE,
+    INNER_ROOM,
+    INNER_USED,
+    LEAF,
+    LEAF_FREE,
+    LEAF_ROOM,
+    LEAF_USED,
+    MOMENTS,
+    MOST_LEVELS,
+    Forest,
+)
+
+_GROWTH = 1.125
+"""Small, so that little memory lies idle; copying stays a constant cost a stored reward."""
+
+
+class PhiMemory:
+    """Owns the arrays of phi.
+
+    Args:
+        kernel: code of the kernel, which fixes how many moments the trees keep.
+    """
+
+    def __init__(self, kernel: int) -> None:
+        counters = np.zeros(COUNTERS, dtype=np.int64)
+        counters[[INNER_FREE, LEAF_FREE, CELLS_FREE]] = -1
+        self.phi = Phi(
+            rewards=np.empty(0, dtype=np.float64),
+            links=np.empty((0, 2), dtype=np.int32),
+            keys=np.empty((0, 2), dtype=np.uint64),
+            cells=np.empty((0, 2), dtype=np.int32),
+            index=np.full(16, -1, dtype=np.int32),
+            forest=Forest(
+                inner_real=np.empty((0, 2 + MOMENTS[kernel], FAN), dtype=np.float64),
+                inner_whole=np.empty((0, 5, FAN), dtype=np.int64),
+                inner_size=np.empty((0, 2), dtype=np.int32),
+                leaf_reward=np.empty((0, LEAF), dtype=np.float64),
+                leaf_whole=np.empty((0, 2, LEAF), dtype=np.int64),
+                leaf_size=np.empty(0, dtype=np.int32),
+                counters=counters,
+            ),
+        )
+
+    @property
+    def cells(self) -> int:
+        """Cells that hold a reward."""
+        return int(self.phi.forest.counters[CELLS])
+
+    @property
+    def stored(self) -> int:
+        """Rewards held."""
+        return int(self.phi.forest.counters[STORED])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        phi = self.phi
+        return sum(array.nbytes for array in (*phi[:-1], *phi.forest))
+
+    def cell_counts(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Rewards in each cell that holds any."""
+        held = self.phi.links[:, density.CELL]
+        return np.unique(held[held >= 0], return_counts=True)[1].astype(np.int64)
+
+    def grow(self, shortage: int, slot: int) -> None:
+        """Make the room that `density.room_for` found missing."""
+        phi, counters = self.phi, self.phi.forest.counters
+        if shortage == density.SLOTS_SHORT:
+            size = _grown(max(slot + 1, len(phi.rewards)), 64)
+            links = np.full((size, 2), -1, dtype=np.int32)
+            links[: len(phi.links)] = phi.links
+            self.phi = phi._replace(rewards=_enlarged(phi.rewards, size), links=links)
+        elif shortage == density.CELLS_SHORT:
+            size = _grown(int(counters[CELLS_USED]), 64)
+            self.phi = phi._replace(
+                keys=_enlarged(phi.keys, size), cells=_enlarged(phi.cells, size)
+            )
+        elif shortage == density.INDEX_SHORT:
+            size = int(1.25 * (int(counters[CELLS]) + 1) / density.FULLEST_INDEX) + 16
+            self.phi = phi._replace(index=np.full(size, -1, dtype=np.int32))
+            density.rehash(self.phi)
+        else:
+            self._grow_forest()
+
+    def _grow_forest(self) -> None:
+        forest = self.phi.forest
+        counters = forest.counters
+        inner, leaves = len(forest.inner_size), len(forest.leaf_size)
+        if counters[INNER_ROOM] < MOST_LEVELS:
+            inner = _grown(inner, MOST_LEVELS)
+        if counters[LEAF_ROOM] < 4:
+            leaves = _grown(leaves, 4)
+        counters[INNER_ROOM] += inner - len(forest.inner_size)
+        counters[LEAF_ROOM] += leaves - len(forest.leaf_size)
+        self.phi = self.phi._replace(
+            forest=Forest(
+                inner_real=_enlarged(forest.inner_real, inner),
+                inner_whole=_enlarged(forest.inner_whole, inner),
+                inner_size=_enlarged(forest.inner_size, inner),
+                leaf_reward=_enlarged(forest.leaf_reward, leaves),
+                leaf_whole=_enlarged(forest.leaf_whole, leaves),
+                leaf_size=_enlarged(forest.leaf_size, leaves),
+                counters=counters,
+            )
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the arrays, without idle room."""
+        phi, forest = self.phi, self.phi.forest
+        counters = forest.counters
+        cells, inner = int(counters[CELLS_USED]), int(counters[INNER_USED])
+        leaves = int(counters[LEAF_USED])
+        occupied = np.flatnonzero(phi.links[:, density.CELL] >= 0)
+        slots = int(occupied[-1]) + 1 if len(occupied) else 0
+        return {
+            "rewards": phi.rewards[:slots].copy(),
+            "links": phi.links[:slots].copy(),
+            "keys": phi.keys[:cells].copy(),
+            "cells": phi.cells[:cells].copy(),
+            "index": phi.index.copy(),
+            "inner_real": forest.inner_real[:inner].copy(),
+            "inner_whole": forest.inner_whole[:inner].copy(),
+            "inner_size": forest.inner_size[:inner].copy(),
+            "leaf_reward": forest.leaf_reward[:leaves].copy(),
+            "leaf_whole": forest.leaf_whole[:leaves].copy(),
+            "leaf_size": forest.leaf_size[:leaves].copy(),
+            "counters": counters.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over the arrays of `state_dict`."""
+        phi = self.phi._asdict()
+        forest = phi.pop("forest")._asdict()
+        for part in (phi, forest):
+            for name, array in part.items():
+                loaded = np.ascontiguousarray(state[name])
+                if loaded.dtype != array.dtype or loaded.shape[1:] != array.shape[1:]:
+                    raise ValueError(
+                        f"{name} has type {loaded.dtype} and shape {loaded.shape}, "
+                        f"but {array.dtype} and {('n', *array.shape[1:])} is needed"
+                    )
+                part[name] = loaded.copy()
+        self.phi = Phi(**phi, forest=Forest(**forest))
+        self._recount_room()
+
+    def _recount_room(self) -> None:
+        """Idle room is not kept in a file: only nodes that were given back are room."""
+        forest = self.phi.forest
+        counters = forest.counters
+        for room, head, links, used in (
+            (INNER_ROOM, INNER_FREE, forest.inner_whole, INNER_USED),
+            (LEAF_ROOM, LEAF_FREE, forest.leaf_whole, LEAF_USED),
+        ):
+            given_back = 0
+            node = int(counters[head])
+            while node >= 0:
+                given_back += 1
+                node = int(links[node, 0, 0])
+            counters[room] = given_back + len(links) - int(counters[used])
+
+
+def _grown(size: int, least: int) -> int:
+    return max(size + least, int(size * _GROWTH))
+
+
+def _enlarged(array: Any, size: int) -> Any:
+    larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger

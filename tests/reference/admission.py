@@ -1,0 +1,104 @@
+"""The admission filter as plainly as it can be written: lists, loops, no cleverness."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from scipy.special import ndtr
+
+
+def cumulative(kernel: str, t: float) -> float:
+    """F(t)."""
+    if kernel == "gaussian":
+        return float(ndtr(t))
+    t = max(-1.0, min(1.0, t))
+    return 0.5 + 0.5 * t if kernel == "tophat" else 0.5 + 0.75 * t - 0.25 * t**3
+
+
+def density(rewards: list[float], reward: float, kernel: str, h: float, beta: float) -> float:
+    """RDE by a plain sum over all rewards."""
+    if not rewards:
+        return 0.0
+    total = math.fsum(
+        cumulative(kernel, (reward + beta - r) / h) - cumulative(kernel, (reward - beta - r) / h)
+        for r in rewards
+    )
+    return total / len(rewards)
+
+
+@dataclass
+class SlowPhi:
+    """Rewards of each cell as a list of (slot, reward), oldest first, in a dictionary."""
+
+    kernel: str = "epanechnikov"
+    bandwidth: float = 0.3
+    half_width: float = 0.2
+    density_threshold: float = 0.2
+    decay: float = 1e5
+    replaces: bool = True
+    cells: dict[object, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def mass(self, cell: object, reward: float) -> float:
+        """RDE of a reward in a cell."""
+        held = [r for _, r in self.cells.get(cell, [])]
+        return density(held, reward, self.kernel, self.bandwidth, self.half_width)
+
+    def margin(self, cell: object, reward: float) -> float:
+        """How far the density is below the threshold; above 0: admitted."""
+        held = self.cells.get(cell, [])
+        if not held:
+            return math.inf
+        limit = self.density_threshold * math.exp(-len(held) / self.decay)
+        return limit - self.mass(cell, reward)
+
+    def victim(self, cell: object, reward: float) -> int:
+        """Slot of the oldest within half_width, else of the nearest (of equals the oldest)."""
+        held = self.cells[cell]
+        for slot, other in held:
+            if abs(other - reward) <= self.half_width:
+                return slot
+        return min(held, key=lambda item: abs(item[1] - reward))[0]
+
+    def insert(self, cell: object, slot: int, reward: float) -> None:
+        """Store as the youngest."""
+        self.cells.setdefault(cell, []).append((slot, reward))
+
+    def remove(self, slot: int) -> None:
+        """Forget a slot."""
+        for cell, held in list(self.cells.items()):
+            left = [item for item in held if item[0] != slot]
+            if len(left) == len(held):
+                continue
+            if left:
+                self.cells[cell] = left
+            else:
+                del self.cells[cell]
+
+    def decide(self, cell: object, reward: float, slot: int) -> tuple[str, int]:
+        """Decide and follow: ("store" | "replace" | "drop", slot)."""
+        if self.margin(cell, reward) > 0:
+            self.insert(cell, slot, reward)
+            return "store", slot
+        if not self.replaces:
+            return "drop", -1
+        chosen = self.victim(cell, reward)
+        self.remove(chosen)
+        self.insert(cell, chosen, reward)
+        return "replace", chosen
+
+
+def cell_of(
+    observation: list[float],
+    dimensions: list[int],
+    low: list[float],
+    high: list[float],
+    bins: int,
+    outside: str,
+) -> tuple[int, ...]:
+    """Bin of each important dimension."""
+    cell = []
+    for dimension, lower, upper in zip(dimensions, low, high, strict=True):
+        number = math.floor((observation[dimension] - lower) / (upper / bins - lower / bins))
+        cell.append(min(max(number, 0), bins - 1) if outside == "clip" else number)
+    return tuple(cell)
