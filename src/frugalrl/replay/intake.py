@@ -1,0 +1,221 @@
+"""The way of a transition into the buffer: staged, decided about, written."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frugalrl.admission.filters import AdmitAll
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
+from frugalrl.replay.budget import ByteBudget
+from frugalrl.replay.results import REFUSED, BufferStats, Outcome
+from frugalrl.replay.samplers import Sampler
+from frugalrl.replay.staging import Stage
+from frugalrl.replay.storage import Storage
+from frugalrl.replay.validation import integer_from
+
+_COUNTERS = ("offered", "stored", "replaced", "dropped", "refused")
+
+
+class Intake:
+    """Brings filter, storage and sampler together; they do not know of each other.
+
+    Args:
+        stage: where rows are laid out.
+        storage: where they are kept.
+        admission: decides about them.
+        sampler: hears of every change, if it follows them.
+        capacity_bytes: most bytes that all of these may hold; None for no limit.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        storage: Storage,
+        admission: AdmissionFilter,
+        sampler: Sampler,
+        capacity_bytes: int | None,
+    ) -> None:
+        self.stage = stage
+        self.storage = storage
+        self.admission = admission
+        self.sampler = sampler
+        self.offered = 0
+        self.stored = 0
+        self.replaced = 0
+        self.dropped = 0
+        self.refused = 0
+        self._budget = None if capacity_bytes is None else ByteBudget(capacity_bytes, self)
+        # Everything that comes is stored: no need to ask about it row by row.
+        self._admits_all = type(admission) is AdmitAll
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated in all."""
+        return (
+            self.storage.nbytes
+            + self.stage.nbytes
+            + int(self.admission.nbytes)
+            + self.sampler.nbytes
+        )
+
+    @property
+    def stats(self) -> BufferStats:
+        """The counters."""
+        return BufferStats(
+            offered=self.offered,
+            stored=self.stored,
+            replaced=self.replaced,
+            dropped=self.dropped,
+            evicted=self.storage.evicted,
+            rejected_nonfinite=self.refused,
+        )
+
+    def take(self, codes: NDArray[np.int8], refused: int) -> Outcome:
+        """Offer the staged rows, in order, and carry out what is decided.
+
+        Args:
+            codes: (n,) `REFUSED` for the rows that are not finite; becomes the outcome's.
+            refused: how many those are.
+        """
+        rows = len(codes)
+        if rows > len(self.storage.last):
+            self.storage.expect_environments(rows)
+        self.offered += rows
+        if refused:
+            self._refuse(codes, refused)
+        slots = np.empty(rows, dtype=np.int64)
+        if self._admits_all:
+            self._store_all(codes, slots)
+            self.stored += rows - refused
+        else:
+            self._decide(codes, slots)
+        return Outcome(codes, slots)
+
+    def _refuse(self, codes: NDArray[np.int8], refused: int) -> None:
+        """Count rows that are not finite, and warn of the first."""
+        rows = np.flatnonzero(codes == REFUSED)
+        self.storage.last[rows] = -1
+        if not self.refused:
+            warnings.warn(
+                f"refused {refused} transition(s) with NaN, infinite or too large values (first "
+                f"in row {rows[0]}); further ones are only counted in stats.rejected_nonfinite",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        self.refused += refused
+
+    def _store_all(self, codes: NDArray[np.int8], slots: NDArray[np.int64]) -> None:
+        """Store every row that is not refused."""
+        storage = self.storage
+        done = storage.append(self.stage, 0, codes, slots)
+        while done < len(codes):
+            self._make_room(1)
+            done = storage.append(self.stage, done, codes, slots)
+        if self.sampler.follows:
+            self.sampler.resize(len(storage.table))
+            written = slots[codes == STORE]
+            # With fewer places than rows, one may have gone again.
+            self.sampler.stored(written[storage.occupied(written)])
+
+    def _decide(self, codes: NDArray[np.int8], slots: NDArray[np.int64]) -> None:
+        """Ask the filter about the rows and carry out what it decides."""
+        observations, rewards = self.stage.observations, self.stage.rewards
+        rows = np.flatnonzero(codes != REFUSED)
+        if len(rows) != len(codes):
+            observations, rewards = observations[rows], rewards[rows]
+        slots[...] = -1
+        done = 0
+        while done < len(rows):
+            # A byte limit is looked at before every row, so rows then go one by one.
+            end = len(rows) if self._budget is None else done + 1
+            free = self._make_room(end - done)
+            decisions = self.admission.offer(observations[done:end], rewards[done:end], free)
+            decided = len(decisions.codes)
+            if not 1 <= decided <= end - done or len(decisions.slots) != decided:
+                raise RuntimeError(
+                    f"the filter gave {decided} codes and {len(decisions.slots)} slots for "
+                    f"{end - done} rows; frugalrl.check_filter finds out more"
+                )
+            which = rows[done : done + decided]
+            self._carry_out(which, decisions, observations[done:], rewards[done:], free)
+            codes[which] = decisions.codes
+            slots[which] = decisions.slots
+            if decisions.keep is not None:
+                self._keep_only(np.asarray(decisions.keep, dtype=np.int64), codes, slots)
+            if self._budget is not None:
+                self._budget.settle()
+            done += decided
+
+    def _make_room(self, rows: int) -> NDArray[np.int64]:
+        """Allocate what the next rows may need and list the slots they may take."""
+        if self._budget is None:
+            self.storage.reserve(rows)
+        else:
+            self._budget.make_room()
+        return self.storage.next_slots(rows)
+
+    def _carry_out(
+        self,
+        rows: NDArray[np.int64],
+        decisions: Decisions,
+        observations: NDArray[np.float32],
+        rewards: NDArray[np.float32],
+        free: NDArray[np.int64],
+    ) -> None:
+        """Write decided rows, finding a slot for a last `STORE` that has none."""
+        codes, slots = decisions.codes, decisions.slots
+        final = len(codes) - 1
+        stored = int(np.count_nonzero(codes == STORE))
+        replaced = int(np.count_nonzero(codes == REPLACE))
+        if codes[final] == STORE and slots[final] == -1 and stored > len(free):
+            head = Decisions(codes[:final], slots[:final])
+            self.storage.write(self.stage, rows[:final], head)
+            slots[final] = self.evict()
+            self.admission.place(observations[final], float(rewards[final]), int(slots[final]))
+            tail = Decisions(codes[final:], slots[final:])
+            self.storage.write(self.stage, rows[final:], tail)
+        else:
+            self.storage.write(self.stage, rows, decisions)
+        self.stored += stored
+        self.replaced += replaced
+        self.dropped += len(codes) - stored - replaced
+        if self.sampler.follows:
+            self.sampler.resize(len(self.storage.table))
+            self.sampler.stored(slots[codes != DROP])
+
+    def evict(self) -> int:
+        """Remove the oldest transition everywhere and give its slot."""
+        slot = self.storage.evict_oldest()
+        self.admission.forget(slot)
+        if self.sampler.follows:
+            self.sampler.removed(slot)
+        return slot
+
+    def _keep_only(
+        self, keep: NDArray[np.int64], codes: NDArray[np.int8], slots: NDArray[np.int64]
+    ) -> None:
+        """Drop what the end of the warm-up filtered out and follow the new numbers."""
+        before, limit = len(self.storage), self.storage.limit
+        self.storage.keep_only(keep)
+        if self.sampler.follows:
+            self.sampler.keep_only(keep)
+        self.stored -= before - len(keep)
+        self.dropped += before - len(keep)
+        names = np.full(limit + 1, -1, dtype=np.int64)
+        names[keep] = np.arange(len(keep))
+        slots[...] = names[slots]  # -1 stays -1: the extra entry is the last
+        codes[((codes == STORE) | (codes == REPLACE)) & (slots < 0)] = DROP
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counters, and the number of rows last staged, which counts in `nbytes`."""
+        return {name: getattr(self, name) for name in _COUNTERS} | {"rows": self.stage.rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave."""
+        for name in _COUNTERS:
+            setattr(self, name, integer_from(name, state[name], 0))
+        self.stage.resize(integer_from("rows", state["rows"], 0))

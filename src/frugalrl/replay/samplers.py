@@ -1,0 +1,314 @@
+"""Which of the stored transitions are drawn. Samplers know nothing of admission."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frugalrl.admission.kernels import check_choice
+from frugalrl.replay.kernels import scale_to_slots
+from frugalrl.replay.sum_tree import SumTree
+
+
+class Slots(Protocol):
+    """What a sampler may ask about the storage."""
+
+    @property
+    def limit(self) -> int:
+        """One more than the highest slot ever occupied."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether every slot below `limit` is occupied."""
+
+    def occupied(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which slots hold a transition."""
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Draws slots. The buffer tells it of every change if it `follows` them."""
+
+    name: ClassVar[str]
+    follows: ClassVar[bool]
+    """Whether the sampler wants to hear of stored, removed and renumbered slots."""
+
+    @property
+    def multiple(self) -> int:
+        """How many times the asked batch size is drawn."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state."""
+
+    def nbytes_for(self, slots: int) -> int:
+        """Bytes of state with a number of slots."""
+
+    def resize(self, slots: int) -> None:
+        """Be ready for a number of slots."""
+
+    def stored(self, slots: NDArray[np.int64]) -> None:
+        """These slots hold new transitions."""
+
+    def removed(self, slot: int) -> None:
+        """This slot holds nothing any more."""
+
+    def keep_only(self, keep: NDArray[np.int64]) -> None:
+        """Only these slots are left, numbered anew in this order."""
+
+    def draw(
+        self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+        """Draw `batches * size` slots, and their importance weights unless all are 1."""
+
+    def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
+        """Learn the temporal-difference errors of drawn transitions."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings and state."""
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Sampler:
+        """Make the sampler that `state_dict` described."""
+
+
+class Uniform:
+    """Every stored transition alike, with replacement."""
+
+    name: ClassVar[str] = "uniform"
+    follows: ClassVar[bool] = False
+
+    @property
+    def multiple(self) -> int:
+        """The batch size itself is drawn."""
+        return 1
+
+    @property
+    def nbytes(self) -> int:
+        """No state."""
+        return 0
+
+    def nbytes_for(self, slots: int) -> int:
+        """No state."""
+        return 0
+
+    def resize(self, slots: int) -> None:
+        """Need no room."""
+
+    def stored(self, slots: NDArray[np.int64]) -> None:
+        """Need not know."""
+
+    def removed(self, slot: int) -> None:
+        """Need not know."""
+
+    def keep_only(self, keep: NDArray[np.int64]) -> None:
+        """Need not know."""
+
+    def draw(
+        self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+        """Draw slots; those that turn out to be free are drawn again."""
+        # A double has 53 random bits, so the bias is below 1e-7 for any possible buffer.
+        drawn: NDArray[np.int64] = scale_to_slots(generator.random(batches * size), slots.limit)
+        if not slots.dense:
+            free = np.flatnonzero(~slots.occupied(drawn))
+            while len(free):
+                drawn[free] = scale_to_slots(generator.random(len(free)), slots.limit)
+                free = free[~slots.occupied(drawn[free])]
+        return drawn, None
+
+    def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
+        """Learn nothing."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """No settings."""
+        return {}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Uniform:
+        """Make the sampler that `state_dict` described."""
+        return cls(**state)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class LargeBatch(Uniform):
+    """Large batch experience replay (LaBER): draws m batches for one, the agent selects.
+
+    Args:
+        multiple: how many times the batch size is drawn (m), 1 or more.
+    """
+
+    name: ClassVar[str] = "large_batch"
+
+    def __init__(self, multiple: int = 4) -> None:
+        if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 1:
+            raise ValueError(f"multiple={multiple!r} is out of range; use an integer from 1")
+        self._multiple = multiple
+
+    @property
+    def multiple(self) -> int:
+        """How many times the batch size is drawn."""
+        return self._multiple
+
+    def state_dict(self) -> dict[str, Any]:
+        """The multiple."""
+        return {"multiple": self._multiple}
+
+    def __repr__(self) -> str:
+        return f"LargeBatch(multiple={self._multiple})"
+
+
+class Prioritized:
+    """Prioritized experience replay (Schaul et al., 2016), proportional variant.
+
+    A transition is drawn with probability P in proportion to `(|error| + epsilon) ** alpha`, each
+    batch stratified over equal shares of the sum. Importance weights `(N * P) ** -beta` are divided
+    by the greatest weight any stored transition has, so they never exceed 1 and mean the same in
+    every batch. New transitions, replacing ones too, get the greatest priority seen so far.
+
+    Args:
+        alpha: how much priorities count; 0 draws uniformly.
+        beta: how much of the bias is corrected at first.
+        beta_final: how much at the end.
+        anneal_steps: environment steps over which beta rises, whether or not they are stored.
+        epsilon: keeps transitions without error drawable.
+    """
+
+    name: ClassVar[str] = "prioritized"
+    follows: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        beta_final: float = 1.0,
+        anneal_steps: int = 1_000_000,
+        epsilon: float = 1e-6,
+    ) -> None:
+        for name, value in {"alpha": alpha, "beta": beta, "beta_final": beta_final}.items():
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{name}={value!r} is out of range; use a number from 0")
+        if not (math.isfinite(epsilon) and epsilon > 0.0):
+            raise ValueError(f"epsilon={epsilon!r} is out of range; use a number above 0")
+        if anneal_steps < 1:
+            raise ValueError(f"anneal_steps={anneal_steps!r} is out of range; use 1 or more")
+        self.alpha = float(alpha)
+        self.beta = float(beta)
+        self.beta_final = float(beta_final)
+        self.anneal_steps = int(anneal_steps)
+        self.epsilon = float(epsilon)
+        self._tree = SumTree()
+        # The greatest priority seen, already raised to alpha.
+        self._greatest = 1.0
+
+    @property
+    def multiple(self) -> int:
+        """The batch size itself is drawn."""
+        return 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tree."""
+        return self._tree.nbytes
+
+    def nbytes_for(self, slots: int) -> int:
+        """Bytes of the tree with a number of slots."""
+        return self._tree.nbytes_for(slots)
+
+    def resize(self, slots: int) -> None:
+        """Grow or shrink the tree."""
+        if slots != len(self._tree):
+            self._tree.resize(slots)
+
+    def stored(self, slots: NDArray[np.int64]) -> None:
+        """Give new transitions the greatest priority."""
+        self._tree.set(slots, np.full(len(slots), self._greatest))
+
+    def removed(self, slot: int) -> None:
+        """Make the slot impossible to draw."""
+        self._tree.set(np.array([slot]), np.zeros(1))
+
+    def keep_only(self, keep: NDArray[np.int64]) -> None:
+        """Keep these priorities, in this order."""
+        values = self._tree.get(keep)
+        self._tree.resize(len(keep))
+        self._tree.replace_all(values)
+
+    def priorities(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Give the priorities of some slots, raised to alpha; 0 where nothing is stored."""
+        return self._tree.get(slots)
+
+    def beta_at(self, steps: int) -> float:
+        """Give beta after a number of environment steps."""
+        return self.beta + (self.beta_final - self.beta) * min(1.0, steps / self.anneal_steps)
+
+    def draw(
+        self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+        """Draw slots in proportion to priority, with their importance weights."""
+        strata = np.tile(np.arange(size, dtype=np.float64), batches)
+        marks = (strata + generator.random(batches * size)) * (self._tree.total / size)
+        drawn = self._tree.find(marks)
+        # N and the sum of priorities cancel in the division by the greatest weight.
+        ratio = self._tree.get(drawn) / self._tree.least
+        return drawn, np.power(ratio, -self.beta_at(steps)).astype(np.float32)
+
+    def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
+        """Set priorities from errors; slots emptied since they were drawn are passed over."""
+        priorities = np.power(np.abs(errors) + self.epsilon, self.alpha)
+        self._greatest = max(self._greatest, float(priorities.max(initial=0.0)))
+        self._tree.set_positive(slots, priorities)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Settings and priorities."""
+        return {
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "beta_final": self.beta_final,
+            "anneal_steps": self.anneal_steps,
+            "epsilon": self.epsilon,
+            "greatest": self._greatest,
+            "priorities": self._tree.values,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> Prioritized:
+        """Make the sampler that `state_dict` described."""
+        settings = dict(state)
+        greatest = settings.pop("greatest")
+        priorities = np.asarray(settings.pop("priorities"), dtype=np.float64)
+        made = cls(**settings)
+        if priorities.ndim != 1 or not (np.isfinite(priorities) & (priorities >= 0.0)).all():
+            raise ValueError("priorities must be finite, not negative, and one-dimensional")
+        made._greatest = float(greatest)
+        made._tree.resize(len(priorities))
+        made._tree.replace_all(priorities)
+        return made
+
+    def __repr__(self) -> str:
+        return (
+            f"Prioritized(alpha={self.alpha}, beta={self.beta}, beta_final={self.beta_final}, "
+            f"anneal_steps={self.anneal_steps}, epsilon={self.epsilon})"
+        )
+
+
+SAMPLERS: dict[str, type[Uniform] | type[Prioritized]] = {
+    made.name: made for made in (Uniform, Prioritized, LargeBatch)
+}
+
+
+def make_sampler(sampler: str | Sampler) -> Sampler:
+    """Give the sampler of a name, or the sampler itself."""
+    if isinstance(sampler, str):
+        check_choice("sampler", sampler, SAMPLERS)
+        return SAMPLERS[sampler]()
+    if not isinstance(sampler, Sampler):
+        raise TypeError(
+            f"sampler={sampler!r} is no sampler; use one of {', '.join(SAMPLERS)} or an instance"
+        )
+    return sampler

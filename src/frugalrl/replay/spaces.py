@@ -1,0 +1,183 @@
+"""Which spaces can be stored, how their values lie in memory, and how spaces are saved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+WORD = 4
+"""Bytes of one word of a stored record."""
+
+_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a transition of these spaces lies in memory."""
+
+    observation_shape: tuple[int, ...]
+    width: int
+    """Numbers in an observation."""
+    half: bool
+    """Whether observations and float actions are kept as float16."""
+    action_shape: tuple[int, ...]
+    actions: int
+    """Numbers in an action."""
+    action_dtype: np.dtype[Any]
+    """As stored."""
+    action_out: np.dtype[Any]
+    """As drawn."""
+    action_low: NDArray[Any] | None
+    """Least allowed values of integer actions; None for float actions."""
+    action_high: NDArray[Any] | None
+
+    @property
+    def action_words(self) -> int:
+        """Words that an action takes."""
+        return -(-self.actions * self.action_dtype.itemsize // WORD)
+
+    @property
+    def float_actions(self) -> bool:
+        """Whether actions are floats."""
+        return self.action_low is None
+
+
+def make_layout(
+    observation_space: spaces.Space[Any], action_space: spaces.Space[Any], dtype: str
+) -> Layout:
+    """Check the spaces and decide how their values are stored.
+
+    Raises:
+        TypeError: a space is of a kind that cannot be stored.
+        ValueError: a space is empty.
+    """
+    box = check_observation_space(observation_space)
+    half = dtype == "float16"
+    floats = np.dtype(np.float16 if half else np.float32)
+    low, high = _action_range(action_space)
+    shape = action_space.shape
+    assert shape is not None
+    if math.prod(shape) == 0:
+        raise ValueError(f"action_space has shape {shape}, which holds no numbers")
+    return Layout(
+        observation_shape=box.shape,
+        width=math.prod(box.shape),
+        half=half,
+        action_shape=shape,
+        actions=math.prod(shape),
+        action_dtype=floats if low is None else _smallest_integer(low, high),
+        action_out=np.dtype(np.float32) if low is None else np.dtype(action_space.dtype),
+        action_low=low,
+        action_high=high,
+    )
+
+
+def check_observation_space(space: Any) -> spaces.Box:
+    """Give the space back if observations of it can be stored; say what could be if not."""
+    help_text = (
+        "observations must come from a Box of numbers of any shape; "
+        "wrap the environment in gymnasium.wrappers.FlattenObservation, "
+        "or reduce what it observes to a vector first"
+    )
+    if not isinstance(space, spaces.Box):
+        raise TypeError(f"observation_space={space!r} is not supported: {help_text}")
+    if len(space.shape) == 3 and space.dtype == np.uint8:
+        raise TypeError(
+            f"observation_space={space!r} looks like images, which are not supported: {help_text}"
+        )
+    if math.prod(space.shape) == 0:
+        raise ValueError(f"observation_space has shape {space.shape}, which holds no numbers")
+    return space
+
+
+def flat_space(box: spaces.Box) -> spaces.Box:
+    """Give the same bounds in one dimension, as a filter wants them."""
+    low = np.asarray(box.low, dtype=np.float64).reshape(-1)
+    high = np.asarray(box.high, dtype=np.float64).reshape(-1)
+    return spaces.Box(low, high, dtype=np.float64)
+
+
+def _action_range(space: Any) -> tuple[Any, Any]:
+    """Least and greatest integer actions, one for each number; (None, None) for float actions."""
+    if isinstance(space, spaces.Discrete):
+        low = np.asarray(space.start, dtype=np.int64)
+        return low, low + int(space.n) - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        low = np.asarray(space.start, dtype=np.int64)
+        return low, low + np.asarray(space.nvec, dtype=np.int64) - 1
+    if isinstance(space, spaces.MultiBinary):
+        return np.zeros(space.shape, dtype=np.int64), np.ones(space.shape, dtype=np.int64)
+    if isinstance(space, spaces.Box):
+        dtype = np.dtype(space.dtype)
+        if dtype.kind == "f":
+            return None, None
+        if dtype != np.uint64:
+            return np.asarray(space.low, dtype=np.int64), np.asarray(space.high, dtype=np.int64)
+    raise TypeError(
+        f"action_space={space!r} is not supported: actions must come from a Box, Discrete, "
+        "MultiDiscrete or MultiBinary space; gymnasium.spaces.utils.flatten_space makes one"
+    )
+
+
+def _smallest_integer(low: NDArray[Any], high: NDArray[Any]) -> np.dtype[Any]:
+    """The smallest integer type that holds the whole range."""
+    least, greatest = int(np.min(low)), int(np.max(high))
+    for dtype in _INTEGERS:
+        limits = np.iinfo(dtype)
+        if limits.min <= least and greatest <= limits.max:
+            return np.dtype(dtype)
+    raise TypeError(f"actions from {least} to {greatest} fit no integer type")
+
+
+def describe_space(space: Any) -> dict[str, Any]:
+    """Describe a space by arrays and JSON values."""
+    if isinstance(space, spaces.Box):
+        return {
+            "kind": "Box",
+            "low": np.array(space.low),
+            "high": np.array(space.high),
+            "dtype": np.dtype(space.dtype).name,
+        }
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {
+            "kind": "MultiDiscrete",
+            "nvec": np.array(space.nvec),
+            "start": np.array(space.start),
+            "dtype": np.dtype(space.dtype).name,
+        }
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "MultiBinary", "shape": list(space.shape)}
+    raise TypeError(f"{space!r} is not a space that can be saved")
+
+
+def restore_space(description: dict[str, Any]) -> Any:
+    """Make the space that `describe_space` described."""
+    kind = description["kind"]
+    if kind == "Box":
+        dtype = np.dtype(description["dtype"])
+        return spaces.Box(description["low"], description["high"], dtype=dtype.type)
+    if kind == "Discrete":
+        return spaces.Discrete(description["n"], start=description["start"])
+    if kind == "MultiDiscrete":
+        dtype = np.dtype(description["dtype"])
+        return spaces.MultiDiscrete(
+            description["nvec"], dtype=dtype.type, start=description["start"]
+        )
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(description["shape"])
+    raise ValueError(f"unknown space {kind!r}")
+
+
+def same_space(one: Any, other: Any) -> bool:
+    """Whether two spaces are the same to the last bit of their bounds."""
+    left, right = describe_space(one), describe_space(other)
+    return left.keys() == right.keys() and all(
+        np.array_equal(left[key], right[key]) for key in left
+    )

@@ -1,0 +1,173 @@
+"""Priorities that can be drawn in proportion, in O(log n)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+FAN = 8
+"""Children of a node: shallow enough for few cache misses, narrow enough to scan."""
+
+
+class SumTree:
+    """Non-negative numbers, one a slot, with their sums (and least positive one) over eights.
+
+    A wide tree in place of the usual binary one: its inner nodes take a seventh of the leaves'
+    bytes, and it grows by any number of leaves, not by doubling. A node is always computed anew
+    from its children, so rounding errors never pile up.
+    """
+
+    def __init__(self) -> None:
+        self._leaves = 0
+        self._offsets = np.zeros(1, dtype=np.int64)
+        self._sums = np.zeros(FAN, dtype=np.float64)
+        self._least = np.full(1, np.inf)
+        self.resize(0)
+
+    @staticmethod
+    def nbytes_for(leaves: int) -> int:
+        """Bytes allocated for a number of leaves."""
+        offsets, total = _levels(leaves)
+        return total * 8 + (total - int(offsets[1])) * 8 + offsets.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated."""
+        return self._sums.nbytes + self._least.nbytes + self._offsets.nbytes
+
+    def __len__(self) -> int:
+        return self._leaves
+
+    @property
+    def total(self) -> float:
+        """Sum of all numbers."""
+        return float(self._sums[-1])
+
+    @property
+    def least(self) -> float:
+        """The least number above zero; infinite when there is none."""
+        return float(self._least[-1])
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """A copy of the numbers."""
+        return self._sums[: self._leaves].copy()
+
+    def resize(self, leaves: int) -> None:
+        """Change the number of leaves; new ones are zero."""
+        kept = self._sums[: min(leaves, self._leaves)].copy()
+        self._offsets, total = _levels(leaves)
+        self._leaves = leaves
+        self._sums = np.zeros(total, dtype=np.float64)
+        self._sums[: len(kept)] = kept
+        self._least = np.full(total - int(self._offsets[1]), np.inf)
+        _rebuild(self._sums, self._least, self._offsets)
+
+    def replace_all(self, values: NDArray[np.float64]) -> None:
+        """Set every number; there must be as many as leaves."""
+        self._sums[: self._leaves] = values
+        _rebuild(self._sums, self._least, self._offsets)
+
+    def get(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Give the numbers of some slots."""
+        return self._sums[slots]
+
+    def set(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Set the numbers of some slots, in order."""
+        _set(self._sums, self._least, self._offsets, slots, values)
+
+    def set_positive(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Set the numbers of those slots whose number is not zero."""
+        present = self._sums[slots] > 0
+        if not present.all():
+            slots, values = slots[present], values[present]
+        _set(self._sums, self._least, self._offsets, slots, values)
+
+    def find(self, marks: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Give for each mark in [0, total) the slot in whose share of the sum it falls.
+
+        A slot whose number is zero is never found.
+        """
+        found: NDArray[np.int64] = _find(self._sums, self._offsets, marks)
+        return found
+
+
+def _levels(leaves: int) -> tuple[NDArray[np.int64], int]:
+    """Where each level starts in the flat arrays, leaves first, and their whole length.
+
+    Every level but the root's is filled up to whole families of `FAN`.
+    """
+    offsets, start, nodes = [0], 0, leaves
+    while True:
+        families = max(1, -(-nodes // FAN))
+        start += families * FAN
+        offsets.append(start)
+        if families == 1:
+            return np.array(offsets, dtype=np.int64), start + 1
+        nodes = families
+
+
+@njit(cache=True)
+def _refresh(sums: Any, least: Any, offsets: Any, level: int, node: int) -> None:
+    """Compute a node anew from its children."""
+    first = offsets[level - 1] + node * FAN
+    total = 0.0
+    smallest = np.inf
+    if level == 1:
+        for i in range(first, first + FAN):
+            value = sums[i]
+            total += value
+            if value > 0.0:
+                smallest = min(smallest, value)
+    else:
+        shift = offsets[1]
+        for i in range(first, first + FAN):
+            total += sums[i]
+            smallest = min(smallest, least[i - shift])
+    sums[offsets[level] + node] = total
+    least[offsets[level] + node - offsets[1]] = smallest
+
+
+@njit(cache=True)
+def _rebuild(sums: Any, least: Any, offsets: Any) -> None:
+    """Compute every node anew."""
+    for level in range(1, len(offsets)):
+        for node in range((offsets[level] - offsets[level - 1]) // FAN):
+            _refresh(sums, least, offsets, level, node)
+
+
+@njit(cache=True)
+def _set(sums: Any, least: Any, offsets: Any, slots: Any, values: Any) -> None:
+    """Set leaves and refresh the nodes above them."""
+    for i in range(len(slots)):
+        node = slots[i]
+        sums[node] = values[i]
+        for level in range(1, len(offsets)):
+            node //= FAN
+            _refresh(sums, least, offsets, level, node)
+
+
+@njit(cache=True)
+def _find(sums: Any, offsets: Any, marks: Any) -> Any:
+    """Walk from the root to the leaf under each mark."""
+    found = np.empty(len(marks), dtype=np.int64)
+    for i in range(len(marks)):
+        mark = marks[i]
+        node = 0
+        for level in range(len(offsets) - 2, -1, -1):
+            first = offsets[level] + node * FAN
+            chosen = -1
+            for child in range(FAN):
+                share = sums[first + child]
+                if share > 0.0:
+                    # Rounding may leave the mark at or beyond the end: the last share takes it.
+                    chosen = child
+                    if mark < share:
+                        break
+                    mark -= share
+            node = node * FAN + chosen
+        found[i] = node
+    return found

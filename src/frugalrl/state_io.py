@@ -1,0 +1,174 @@
+"""State files: nested dicts of arrays and JSON values in one checksummed safetensors file.
+
+Nothing here can run code on loading. A file is written beside its target and renamed over it, so a
+crash leaves either the old file or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_FORMAT = "frugalrl-state-1"
+_REFERENCE = "$array"
+_DTYPES = frozenset(
+    f"{kind}{size}"
+    for kind, sizes in {"u": "1248", "i": "1248", "f": "248"}.items()
+    for size in sizes
+) | {"b1"}
+
+
+class StateFileError(ValueError):
+    """A state file is missing, damaged, or not what was asked for."""
+
+
+def save_state(
+    path: str | os.PathLike[str], state: Mapping[str, Any], kind: str, version: int
+) -> None:
+    """Write a state atomically: the path holds the old file or the whole new one, never a part.
+
+    Args:
+        path: where the file goes; its folder must exist.
+        state: nested dicts and lists of NumPy arrays and JSON values. Tuples come back as lists.
+        kind: what the file holds, checked on loading.
+        version: of that kind's layout, checked on loading.
+
+    Raises:
+        TypeError: a value is neither an array nor a JSON value.
+        OSError: the file cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    tree = json.dumps(_take_arrays(state, "", arrays))
+    metadata = {"format": _FORMAT, "kind": kind, "version": str(version), "state": tree}
+    metadata["checksum"] = _checksum(metadata, arrays)
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        # safetensors makes private files; this one gets the mode any new file would have.
+        with open(temporary, "xb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+        save_file(arrays, temporary, metadata=metadata)
+        os.chmod(temporary, mode)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            raise OSError(f"could not write the {kind} file {target}: {error}") from error
+        raise
+    _sync_folder(target.parent)
+
+
+def load_state(path: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any]:
+    """Read a state written by `save_state`.
+
+    Args:
+        path: the file.
+        kind: what it must hold.
+        version: the layout it must have.
+
+    Raises:
+        StateFileError: the file is missing, truncated, damaged, of another kind or version.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    source = Path(path)
+    if not source.is_file():
+        raise StateFileError(f"{source}: no such file")
+    try:
+        with safe_open(source, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+            if metadata.get("format") != _FORMAT:
+                found = metadata.get("format", "no format at all")
+                raise StateFileError(
+                    f"{source}: not a Frugal state file (expected {_FORMAT}, found {found})"
+                )
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except StateFileError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
+        raise StateFileError(f"{source}: damaged or truncated ({error})") from error
+    expected = metadata.pop("checksum", None)
+    if expected != _checksum(metadata, arrays):
+        raise StateFileError(f"{source}: damaged (its checksum does not fit its contents)")
+    if metadata["kind"] != kind:
+        raise StateFileError(f"{source}: holds a {metadata['kind']}, not a {kind}")
+    if metadata["version"] != str(version):
+        raise StateFileError(
+            f"{source}: has version {metadata['version']} of the {kind} layout; "
+            f"this release reads version {version}"
+        )
+    state: dict[str, Any] = _put_arrays(json.loads(metadata["state"]), arrays)
+    return state
+
+
+def _take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """Replace every array by a reference, collecting the arrays under their paths."""
+    if isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<"), copy=False))
+        if f"{array.dtype.kind}{array.dtype.itemsize}" not in _DTYPES:
+            raise TypeError(
+                f"state[{name!r}] is an array of {value.dtype}, which no state file holds"
+            )
+        # Contiguous scalars become one-dimensional, so the shape is restored.
+        arrays[name] = array.reshape(value.shape)
+        return {_REFERENCE: name}
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or key == _REFERENCE:
+                raise TypeError(f"state[{name!r}] has the key {key!r}; keys must be plain strings")
+        return {key: _take_arrays(item, f"{name}/{key}", arrays) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_take_arrays(item, f"{name}/{index}", arrays) for index, item in enumerate(value)]
+    if isinstance(value, np.generic):
+        return _take_arrays(value.item(), name, arrays)
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise TypeError(
+        f"state[{name!r}] is a {type(value).__name__}; only arrays and JSON values can be saved"
+    )
+
+
+def _put_arrays(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
+    """Put the arrays back where their references stand."""
+    if isinstance(value, dict):
+        if _REFERENCE in value:
+            return arrays[value[_REFERENCE]]
+        return {key: _put_arrays(item, arrays) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_put_arrays(item, arrays) for item in value]
+    return value
+
+
+def _checksum(metadata: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    """Digest of everything in the file but the checksum itself."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        if array.size:
+            contiguous: Any = np.ascontiguousarray(array)
+            digest.update(memoryview(contiguous).cast("B"))
+    return digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut; not every system lets a folder be opened."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
