@@ -1,0 +1,248 @@
+"""TorchRL: a writer that decides what a TensorDictReplayBuffer keeps.
+
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from frugalrl.adapters.torchrl import FrugalWriter
+
+buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(1_000_000), batch_size=256,
+                                writer=FrugalWriter(on_equivalent="replace"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from multiprocessing.context import get_spawning_popen
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from frugalrl.adapters._filters import make_filter
+from frugalrl.adapters._install import install_hint
+from frugalrl.adapters._ledger import Ledger
+from frugalrl.admission.protocol import AdmissionFilter
+from frugalrl.replay.results import BufferStats
+from frugalrl.state_io import load_state, save_state
+
+try:
+    import torch
+    from tensordict import TensorDictBase, is_tensor_collection
+    from torchrl.data import Storage, Writer
+except ImportError as error:
+    raise install_hint("frugalrl.adapters.torchrl", "TorchRL", "torchrl", error) from error
+
+NestedKey = str | tuple[str, ...]
+_STATE_KIND, _STATE_VERSION = "torchrl-writer", 1
+
+
+class FrugalWriter(Writer):
+    """Writes only what the filter admits, evicting the oldest when the storage is full.
+
+    As with TorchRL's `TensorDictMaxValueWriter`, `add` returns None and `extend` -1 for a row that
+    is not stored. Rows of a batch are decided one after the other, in order.
+
+    Args:
+        admission: any filter (it is copied); None for a FrugalFilter.
+        observation_key: entry that is the filter's observation, or a list of entries, which are
+            flattened and joined.
+        reward_key: entry that is the reward.
+        observation_space: flat Box whose finite limits bound the filter's cells; None takes the
+            limits from the warm-up.
+        **filter_arguments: FrugalFilter's arguments.
+    """
+
+    def __init__(
+        self,
+        admission: AdmissionFilter | None = None,
+        *,
+        observation_key: NestedKey | list[NestedKey] = "observation",
+        reward_key: NestedKey = ("next", "reward"),
+        observation_space: Box | None = None,
+        **filter_arguments: Any,
+    ) -> None:
+        super().__init__()
+        self._fresh = make_filter(admission, filter_arguments)
+        # A list holds several keys; a tuple is one nested key, as everywhere in TorchRL.
+        self._observation_keys: list[NestedKey] = (
+            observation_key if isinstance(observation_key, list) else [observation_key]
+        )
+        self._reward_key = reward_key
+        self._space = observation_space
+        self._ledger: Ledger
+        self._write_count = 0
+        self._cursor = 0
+
+    def register_storage(self, storage: Storage) -> None:
+        """Take over a storage, which must be one-dimensional and empty."""
+        if storage.ndim > 1:
+            raise ValueError(
+                f"FrugalWriter decides transition by transition, but the storage has ndim="
+                f"{storage.ndim}; use ndim=1 and extend the buffer with data.reshape(-1)"
+            )
+        if len(storage):
+            raise ValueError(
+                f"the storage already holds {len(storage)} transitions that the filter does not "
+                "know; give FrugalWriter an empty one"
+            )
+        super().register_storage(storage)
+        self._start()
+
+    def _start(self) -> None:
+        copy = type(self._fresh).from_state_dict(self._fresh.state_dict())
+        self._ledger = Ledger(self._storage.max_size, copy, self._space)
+
+    @property
+    def admission(self) -> AdmissionFilter:
+        """The filter in use."""
+        return self._ledger.admission
+
+    @property
+    def stats(self) -> BufferStats:
+        """What has become of the transitions offered so far."""
+        return self._ledger.stats
+
+    def add(self, data: TensorDictBase) -> int | None:
+        """Offer one transition; return its index, or None when it is not stored."""
+        self._check(data, 0)
+        index = int(self._offer(data.unsqueeze(0))[0])
+        if index < 0:
+            return None
+        self._tell_samplers(index)
+        return index
+
+    def extend(self, data: TensorDictBase) -> torch.Tensor:
+        """Offer transitions in order; return their indices, -1 for each that is not stored."""
+        self._check(data, 1)
+        index = torch.as_tensor(self._offer(data), device=data.device)
+        self._tell_samplers(index)
+        return index
+
+    @staticmethod
+    def _check(data: Any, dimensions: int) -> None:
+        if not is_tensor_collection(data):
+            raise TypeError(
+                f"FrugalWriter reads observations and rewards by key from a TensorDict, "
+                f"got {type(data).__name__}"
+            )
+        if data.batch_dims != dimensions:
+            call = "extend" if dimensions else "add"
+            raise ValueError(
+                f"{call} takes data with {dimensions} batch dimension(s), got batch_size="
+                f"{tuple(data.batch_size)}; use extend(data.reshape(-1)) for many transitions "
+                "and add for one"
+            )
+
+    def _offer(self, data: TensorDictBase) -> NDArray[np.int64]:
+        """Offer rows, write the admitted ones, and return every row's slot."""
+        rows = len(data)
+        parts = [_array(data.get(key), rows) for key in self._observation_keys]
+        rewards = _array(data.get(self._reward_key), rows)
+        if rewards.shape[1] != 1:
+            raise ValueError(
+                f"{self._reward_key!r} holds {rewards.shape[1]} values a transition, not one reward"
+            )
+
+        def write(rows: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+            self._write(data, rows, slots)
+
+        finite = _finite(data, self._observation_keys)
+        outcome = self._ledger.offer(
+            np.concatenate(parts, axis=1), rewards[:, 0], write, self._keep_only, finite
+        )
+        self._cursor = len(self._ledger) % self._storage.max_size
+        return outcome.slots
+
+    def _write(
+        self, data: TensorDictBase, rows: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> None:
+        """Write rows, telling slots that were in use from new ones, which add to the length."""
+        self._write_count += len(rows)
+        fresh = slots >= len(self._storage)
+        for chosen, is_new in ((~fresh, False), (fresh, True)):
+            if chosen.any():
+                index = torch.as_tensor(slots[chosen], device=data.device)
+                chunk = data[torch.as_tensor(rows[chosen], device=data.device)]
+                chunk.set("index", index)
+                self._storage.set(index, chunk, set_cursor=is_new)
+
+    def _keep_only(self, keep: NDArray[np.int64]) -> None:
+        """Move the slots to keep to the front and drop the rest, priorities included."""
+        kept = self._storage.get(torch.as_tensor(keep))
+        if isinstance(kept, list):
+            kept = torch.stack(kept)
+        kept = kept.clone()
+        self._storage._empty()
+        index = torch.arange(len(keep))
+        kept.set("index", index)
+        self._storage.set(index, kept)
+        for buffer in self._storage._attached_entities_iter():
+            buffer.sampler._empty()
+        self._tell_samplers(index)
+
+    def _tell_samplers(self, index: int | torch.Tensor) -> None:
+        for buffer in self._storage._attached_entities_iter():
+            buffer.mark_update(index)
+
+    def _empty(self, empty_write_count: bool = True) -> None:
+        self._start()
+        self._cursor = 0
+        if empty_write_count:
+            self._write_count = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the filter's state, the ages of the slots and the counts."""
+        return {"ledger": self._ledger.state_dict(), "write_count": self._write_count}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state of a writer with the same kind of filter and the same capacity."""
+        self._ledger.load_state_dict(state_dict["ledger"])
+        self._write_count = int(state_dict["write_count"])
+        self._cursor = len(self._ledger) % self._storage.max_size
+
+    def dumps(self, path: str | Path) -> None:
+        """Write the state into a directory, beside the storage's and the sampler's."""
+        directory = Path(path)
+        directory.mkdir(parents=True, exist_ok=True)
+        save_state(directory / "writer.safetensors", self.state_dict(), _STATE_KIND, _STATE_VERSION)
+
+    def loads(self, path: str | Path) -> None:
+        """Go on from a directory that `dumps` wrote."""
+        file = Path(path) / "writer.safetensors"
+        self.load_state_dict(load_state(file, _STATE_KIND, _STATE_VERSION))
+
+    def __getstate__(self) -> dict[str, Any]:
+        if get_spawning_popen() is not None:
+            raise RuntimeError(
+                "a FrugalWriter cannot be shared between processes, because every one would keep "
+                "its own filter; let workers send their transitions to one process that writes"
+            )
+        return dict(super().__getstate__())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.stats})"
+
+
+def _array(entry: torch.Tensor, rows: int) -> NDArray[Any]:
+    """Give an entry as (rows, values) on the host."""
+    return np.asarray(entry.detach().cpu().reshape(rows, -1).numpy())
+
+
+def _finite(data: TensorDictBase, keys: Sequence[NestedKey]) -> NDArray[np.bool_]:
+    """Tell which rows hold a finite action and finite next observations.
+
+    Where an episode is over, TorchRL may put NaN for a next observation that the environment did
+    not give, and masks it later.
+    """
+    rows = len(data)
+    fine = np.ones(rows, dtype=np.bool_)
+    action = data.get("action", None)
+    if action is not None and action.is_floating_point():
+        fine &= np.isfinite(_array(action, rows)).all(axis=1)
+    done = data.get(("next", "done"), None)
+    over = np.zeros(rows, np.bool_) if done is None else _array(done, rows).any(axis=1)
+    for key in keys:
+        following = data.get(("next", key), None)
+        if following is not None:
+            fine &= np.isfinite(_array(following, rows)).all(axis=1) | over
+    return fine
