@@ -190,6 +190,17 @@ class ReplayBuffer:
         slots = self._storage.oldest_first()
         return self._batch(slots, None, (len(slots),))
 
+    def gather(self, slots: Any) -> Batch:
+        """Copy out the transitions of (n,) slots that someone else has drawn.
+
+        Without a byte limit the slots in use are 0 to `len(buffer) - 1`.
+
+        Raises:
+            ValueError: a slot holds nothing.
+        """
+        where = np.ascontiguousarray(slots, dtype=np.int64)
+        return self._batch(where, None, where.shape)
+
     def _batch(
         self, slots: NDArray[np.int64], weights: NDArray[np.float32] | None, lead: tuple[int, ...]
     ) -> Batch:

@@ -113,7 +113,10 @@ class Intake:
         storage = self.storage
         done = storage.append(self.stage, 0, codes, slots)
         while done < len(codes):
-            self._make_room(1)
+            if self._budget is None:
+                storage.reserve(1)
+            else:
+                self._budget.make_room()
             done = storage.append(self.stage, done, codes, slots)
         if self.sampler.follows:
             self.sampler.resize(len(storage.table))
@@ -131,32 +134,25 @@ class Intake:
         done = 0
         while done < len(rows):
             # A byte limit is looked at before every row, so rows then go one by one.
-            end = len(rows) if self._budget is None else done + 1
-            free = self._make_room(end - done)
+            end = len(rows)
+            if self._budget is not None:
+                self._budget.make_room()
+                end = done + 1
+            free = self.storage.next_slots(end - done)
             decisions = self.admission.offer(observations[done:end], rewards[done:end], free)
             decided = len(decisions.codes)
-            if not 1 <= decided <= end - done or len(decisions.slots) != decided:
-                raise RuntimeError(
-                    f"the filter gave {decided} codes and {len(decisions.slots)} slots for "
-                    f"{end - done} rows; frugalrl.check_filter finds out more"
-                )
             which = rows[done : done + decided]
-            self._carry_out(which, decisions, observations[done:], rewards[done:], free)
-            codes[which] = decisions.codes
-            slots[which] = decisions.slots
+            if decided:
+                written = self._carry_out(which, decisions, observations[done:], rewards[done:])
+                codes[which] = decisions.codes
+                slots[which] = written
+            elif decisions.keep is None:
+                raise RuntimeError("the filter decided nothing; frugalrl.check_filter says more")
             if decisions.keep is not None:
                 self._keep_only(np.asarray(decisions.keep, dtype=np.int64), codes, slots)
             if self._budget is not None:
                 self._budget.settle()
             done += decided
-
-    def _make_room(self, rows: int) -> NDArray[np.int64]:
-        """Allocate what the next rows may need and list the slots they may take."""
-        if self._budget is None:
-            self.storage.reserve(rows)
-        else:
-            self._budget.make_room()
-        return self.storage.next_slots(rows)
 
     def _carry_out(
         self,
@@ -164,28 +160,39 @@ class Intake:
         decisions: Decisions,
         observations: NDArray[np.float32],
         rewards: NDArray[np.float32],
-        free: NDArray[np.int64],
-    ) -> None:
-        """Write decided rows, finding a slot for a last `STORE` that has none."""
-        codes, slots = decisions.codes, decisions.slots
+    ) -> NDArray[np.int64]:
+        """Write decided rows, making a slot for a last `STORE` that has none.
+
+        Returns:
+            (k,) where each row was written, -1 if nowhere.
+        """
+        codes = np.ascontiguousarray(decisions.codes, dtype=np.int8)
+        slots = np.ascontiguousarray(decisions.slots, dtype=np.int64)
+        if not len(rows) == len(codes) == len(slots):
+            raise RuntimeError(
+                f"the filter gave {len(codes)} codes and {len(slots)} slots where "
+                f"{len(rows)} rows are left; frugalrl.check_filter says more"
+            )
         final = len(codes) - 1
-        stored = int(np.count_nonzero(codes == STORE))
-        replaced = int(np.count_nonzero(codes == REPLACE))
-        if codes[final] == STORE and slots[final] == -1 and stored > len(free):
-            head = Decisions(codes[:final], slots[:final])
-            self.storage.write(self.stage, rows[:final], head)
+        if codes[final] == STORE and slots[final] == -1:
+            self.storage.write(self.stage, rows[:final], codes[:final], slots[:final])
+            if self.storage.free_slots:
+                raise RuntimeError("the filter left a free slot unused for a transition it stores")
+            slots = slots.copy()
             slots[final] = self.evict()
             self.admission.place(observations[final], float(rewards[final]), int(slots[final]))
-            tail = Decisions(codes[final:], slots[final:])
-            self.storage.write(self.stage, rows[final:], tail)
+            self.storage.write(self.stage, rows[final:], codes[final:], slots[final:])
         else:
-            self.storage.write(self.stage, rows, decisions)
+            self.storage.write(self.stage, rows, codes, slots)
+        stored = int(np.count_nonzero(codes == STORE))
+        dropped = int(np.count_nonzero(codes == DROP))
         self.stored += stored
-        self.replaced += replaced
-        self.dropped += len(codes) - stored - replaced
+        self.dropped += dropped
+        self.replaced += len(codes) - stored - dropped
         if self.sampler.follows:
             self.sampler.resize(len(self.storage.table))
             self.sampler.stored(slots[codes != DROP])
+        return slots
 
     def evict(self) -> int:
         """Remove the oldest transition everywhere and give its slot."""

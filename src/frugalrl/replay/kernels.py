@@ -1,4 +1,4 @@
-"""Compiled inner loops of the storage: stage, write, evict, gather, compact.
+"""Compiled inner loops that change the storage: stage, write, evict, compact.
 
 All state lives in five arrays, so that a call unboxes few of them:
 
@@ -251,20 +251,26 @@ def append_rows(
 
 
 @njit(cache=True)
-def list_free(table: Any, control: Any, capacity: int, free: Any) -> int:
-    """Fill `free` with the slots that the next stored transitions take; give how many."""
-    found = 0
+def list_free(table: Any, refs: Any, control: Any, capacity: int, free: Any) -> Any:
+    """Fill `free` with the slots that the next stored transitions take.
+
+    Returns:
+        How many, fewer than wanted only when the capacity is reached; -1 when the arrays must grow
+        before that many rows can be written.
+    """
+    wanted = min(len(free), capacity - control[COUNT])
+    if len(refs) - control[LIVE] < 2 * len(free) or table.shape[0] - control[COUNT] < wanted:
+        return -1
     slot = control[FREE_SLOT]
-    while slot >= 0 and found < len(free):
-        free[found] = slot
-        found += 1
-        slot = table[slot, NEWER]
     fresh = control[SLOTS_USED]
-    while found < len(free) and fresh < min(capacity, table.shape[0]):
-        free[found] = fresh
-        found += 1
-        fresh += 1
-    return found
+    for i in range(wanted):
+        if slot >= 0:
+            free[i] = slot
+            slot = table[slot, NEWER]
+        else:
+            free[i] = fresh
+            fresh += 1
+    return wanted
 
 
 @njit(cache=True)
@@ -296,73 +302,6 @@ def write_rows(
             return i, BAD_CODE
         _fill(table, pool, refs, last, control, bits, records, rows[i], slot)
     return len(codes), FINE
-
-
-@njit(cache=True)
-def scale_to_slots(uniform: Any, limit: int) -> Any:
-    """Turn (n,) numbers of [0, 1) into (n,) slots below the limit."""
-    slots = np.empty(len(uniform), dtype=np.int64)
-    for i in range(len(uniform)):
-        slot: Any = np.int64(uniform[i] * limit)
-        slots[i] = slot if slot < limit else limit - 1
-    return slots
-
-
-@njit(cache=True)
-def occupied(table: Any, slots: Any) -> Any:
-    """Tell which slots hold a transition."""
-    result = np.empty(len(slots), dtype=np.bool_)
-    for i in range(len(slots)):
-        result[i] = table[slots[i], STATE] >= 0
-    return result
-
-
-@njit(cache=True)
-def gather(
-    table: Any, pool: Any, slots: Any, states: Any, next_states: Any,
-    actions: Any, rewards: Any, terminated: Any, truncated: Any,
-) -> int:  # fmt: skip
-    """Copy the transitions of (n,) slots into fresh arrays.
-
-    Two passes, so that the processor has many independent reads under way: first the records,
-    then the states they name.
-
-    Returns:
-        -1, or the first position whose slot holds nothing (then the arrays are not filled).
-    """
-    count = len(slots)
-    ids = np.empty((2, count), dtype=np.int64)
-    words = table.view(np.float32)
-    for i in range(count):
-        slot = slots[i]
-        if slot < 0 or slot >= table.shape[0] or table[slot, STATE] < 0:
-            return i
-        following = table[slot, NEXT]
-        ids[0, i] = table[slot, STATE]
-        ids[1, i] = following >> FLAG_BITS
-        terminated[i] = (following & TERMINATED) != 0
-        truncated[i] = (following & TRUNCATED) != 0
-        rewards[i] = words[slot, REWARD]
-        for j in range(actions.shape[1]):
-            actions[i, j] = table[slot, ACTION + j]
-    for i in range(count):
-        state, next_state = ids[0, i], ids[1, i]
-        for j in range(pool.shape[1]):
-            states[i, j] = pool[state, j]
-        for j in range(pool.shape[1]):
-            next_states[i, j] = pool[next_state, j]
-    return -1
-
-
-@njit(cache=True)
-def oldest_first(table: Any, control: Any) -> Any:
-    """List the occupied slots, oldest first."""
-    slots = np.empty(control[COUNT], dtype=np.int64)
-    slot = control[OLDEST]
-    for i in range(len(slots)):
-        slots[i] = slot
-        slot = table[slot, NEWER]
-    return slots
 
 
 @njit(cache=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.kernels import check_choice
-from frugalrl.replay.kernels import scale_to_slots
+from frugalrl.replay.reading import scale_to_slots
 from frugalrl.replay.sum_tree import SumTree
 
 

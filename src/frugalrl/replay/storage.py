@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import Decisions
-from frugalrl.replay import kernels
+from frugalrl.replay import kernels, reading
 from frugalrl.replay.kernels import (
     ACTION,
     CONTROL_SIZE,
@@ -158,18 +157,29 @@ class Storage:
         return done
 
     def next_slots(self, rows: int) -> NDArray[np.int64]:
-        """List up to `rows` free slots, in the order in which they are taken."""
-        free = np.empty(rows, dtype=np.int64)
-        return free[: kernels.list_free(self.table, self.control, self.capacity, free)]
+        """Make sure that `rows` rows can be written and list the slots they may take, in order.
 
-    def write(self, stage: Stage, rows: NDArray[np.int64], decisions: Decisions) -> None:
+        Fewer slots than rows are listed when the capacity is reached.
+        """
+        free = np.empty(rows, dtype=np.int64)
+        found = kernels.list_free(self.table, self.refs, self.control, self.capacity, free)
+        if found < 0:
+            self.reserve(rows)
+            found = kernels.list_free(self.table, self.refs, self.control, self.capacity, free)
+        return free if found == rows else free[:found]
+
+    def write(
+        self,
+        stage: Stage,
+        rows: NDArray[np.int64],
+        codes: NDArray[np.int8],
+        slots: NDArray[np.int64],
+    ) -> None:
         """Carry out decisions about staged rows.
 
         Raises:
             RuntimeError: a decision is impossible; those before it have been carried out.
         """
-        codes = np.ascontiguousarray(decisions.codes, dtype=np.int8)
-        slots = np.ascontiguousarray(decisions.slots, dtype=np.int64)
         done, fault = kernels.write_rows(
             self.table, self.pool, self.refs, self.last, self.control,
             stage.bits, stage.records, rows, codes, slots, self.capacity,
@@ -191,12 +201,12 @@ class Storage:
 
     def occupied(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which of the slots, all below `limit`, hold a transition."""
-        mask: NDArray[np.bool_] = kernels.occupied(self.table, slots)
+        mask: NDArray[np.bool_] = reading.occupied(self.table, slots)
         return mask
 
     def oldest_first(self) -> NDArray[np.int64]:
         """List the occupied slots, oldest first."""
-        slots: NDArray[np.int64] = kernels.oldest_first(self.table, self.control)
+        slots: NDArray[np.int64] = reading.oldest_first(self.table, self.control)
         return slots
 
     def gather(self, slots: NDArray[np.int64]) -> Drawn:
@@ -216,7 +226,7 @@ class Storage:
         rewards = np.empty(count, dtype=np.float32)
         terminated = np.empty(count, dtype=np.bool_)
         truncated = np.empty(count, dtype=np.bool_)
-        wrong = kernels.gather(
+        wrong = reading.gather(
             self.table, self.pool, slots,
             states, next_states, actions, rewards, terminated, truncated,
         )  # fmt: skip
