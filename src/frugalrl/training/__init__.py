@@ -1,0 +1,61 @@
+"""One run: configuration, loop, evaluation, checkpoints, logging.
+
+Everything is imported when first used, so that a configuration can be made without JAX.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from frugalrl.training.config import TrainConfig
+    from frugalrl.training.errors import (
+        BrokenEnvironmentError,
+        ConfigError,
+        RunDirectoryError,
+        StorageError,
+        TrainingError,
+        TrainingInterrupted,
+    )
+    from frugalrl.training.policies import load_policy
+    from frugalrl.training.result import TrainResult
+    from frugalrl.training.runner import resume, train
+
+_HOMES = {
+    "ConfigError": "errors",
+    "BrokenEnvironmentError": "errors",
+    "RunDirectoryError": "errors",
+    "StorageError": "errors",
+    "TrainConfig": "config",
+    "TrainResult": "result",
+    "TrainingError": "errors",
+    "TrainingInterrupted": "errors",
+    "load_policy": "policies",
+    "resume": "runner",
+    "train": "runner",
+}
+
+__all__ = [
+    "BrokenEnvironmentError",
+    "ConfigError",
+    "RunDirectoryError",
+    "StorageError",
+    "TrainConfig",
+    "TrainResult",
+    "TrainingError",
+    "TrainingInterrupted",
+    "load_policy",
+    "resume",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name the first time it is used."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

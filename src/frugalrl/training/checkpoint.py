@@ -1,0 +1,125 @@
+"""Checkpoints: atomic, checksummed, a few deep, and forgiving when the newest is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from frugalrl.state_io import StateFileError, load_state, save_state
+from frugalrl.training.errors import StorageError, TrainingError
+
+KIND = "training checkpoint"
+VERSION = 1
+_NAME = re.compile(r"step-(\d+)\.safetensors$")
+
+
+class Found(NamedTuple):
+    """A checkpoint that could be read."""
+
+    path: Path
+    state: dict[str, Any]
+    warnings: list[str]
+    """Newer checkpoints that could not be read, and why."""
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    Args:
+        folder: where they are.
+        keep: how many stay when a new one is written.
+    """
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder = folder
+        self.keep = keep
+
+    def save(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint, then delete those that are too many.
+
+        Raises:
+            StorageError: it could not be written; the older ones are untouched.
+        """
+        path = self.folder / f"step-{step:012d}.safetensors"
+        try:
+            save_state(path, state, kind=KIND, version=VERSION)
+        except OSError as error:
+            kept = self.paths()
+            rest = f"the newest that was saved is {kept[0].name}" if kept else "none was saved yet"
+            raise StorageError(
+                f"the checkpoint of step {step} could not be written to {self.folder} "
+                f"({error.strerror or error}); is the disk full? {rest.capitalize()}"
+            ) from error
+        for old in self.paths()[self.keep :]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def paths(self) -> list[Path]:
+        """List the checkpoints, newest first."""
+        found = [path for path in self.folder.glob("step-*") if _NAME.search(path.name)]
+        return sorted(found, key=_step, reverse=True)
+
+    def newest(self) -> Found | None:
+        """Read the newest checkpoint that is whole; None if there never was one.
+
+        Raises:
+            TrainingError: there are checkpoints, but none can be read.
+        """
+        warnings: list[str] = []
+        damaged: list[Path] = []
+        for path in self.paths():
+            try:
+                state = load_state(path, kind=KIND, version=VERSION)
+            except StateFileError as error:
+                warnings.append(str(error))
+                damaged.append(path)
+                continue
+            for bad in damaged:
+                # Out of the way, or it would pass for the newest again.
+                bad.rename(bad.with_suffix(".damaged"))
+            return Found(path, state, warnings)
+        if damaged:
+            raise TrainingError("no checkpoint can be read: " + "; ".join(warnings))
+        return None
+
+    def clear(self) -> None:
+        """Delete all checkpoints."""
+        for path in self.paths():
+            path.unlink(missing_ok=True)
+
+
+def fingerprint(state: Mapping[str, Any]) -> str:
+    """Digest a nested state: equal exactly when every bit of it is."""
+    digest = hashlib.sha256()
+    for path, value in _leaves(state, ""):
+        if isinstance(value, np.ndarray):
+            digest.update(json.dumps([path, value.dtype.str, value.shape]).encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        else:
+            digest.update(json.dumps([path, value]).encode())
+    return digest.hexdigest()
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            yield from _leaves(value[key], f"{path}/{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}/{index}")
+    elif isinstance(value, np.generic):
+        yield path, value.item()
+    else:
+        yield path, value
+
+
+def _step(path: Path) -> int:
+    found = _NAME.search(path.name)
+    assert found is not None
+    return int(found.group(1))

@@ -1,0 +1,214 @@
+"""Everything that defines a run, in one dataclass that the command line reads too."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from frugalrl.training.errors import ConfigError
+
+Algo = Literal["sac", "td3", "ddpg"]
+SamplerName = Literal["uniform", "prioritized", "large_batch"]
+
+CUSTOM = "custom:"
+"""Before the name of a filter that only its own code can make."""
+
+# Python callers may pass objects where the command line passes text; tyro reads the second branch.
+if TYPE_CHECKING:
+    from frugalrl.admission.protocol import AdmissionFilter
+
+    Admission = Literal["none", "fac", "random"] | AdmissionFilter
+    Keywords = Mapping[str, Any] | str
+    Bounds = str | Sequence[Sequence[float]]
+else:
+    Admission = Literal["none", "fac", "random"]
+    Keywords = str
+    Bounds = str
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run. A setting left at None comes from the preset, then from SB3's defaults."""
+
+    env: str
+    """Gymnasium id, for example Hopper-v5 (module:Id-v0 imports the module first)."""
+    algo: Algo = "sac"
+    """Algorithm."""
+    admission: Admission = "none"
+    """What may enter the buffer: everything, what the frugal filter admits, or a random share."""
+    steps: int | None = None
+    """Environment steps, all environments together."""
+    seed: int = 0
+    """Seed of every random state in the run."""
+    out: Path | None = None
+    """Run directory, new or empty. None in Python: nothing is written."""
+    preset: Literal["auto", "none"] = "auto"
+    """auto: the settings made for this environment, if there are any; none: SB3's defaults."""
+
+    learning_rate: float | str | None = None
+    """Adam's step size; lin_7.3e-4 falls linearly to zero."""
+    buffer_size: int | None = None
+    """Most transitions the buffer holds."""
+    buffer_bytes: str | None = None
+    """Byte budget of the buffer instead of buffer_size, for example 512MB."""
+    buffer_dtype: Literal["float32", "float16"] = "float32"
+    """How the buffer stores observations."""
+    sampler: SamplerName = "uniform"
+    """How batches are drawn: uniform, prioritized (PER) or large_batch (LaBER)."""
+    learning_starts: int | None = None
+    """Random actions, and no updates, for this many steps."""
+    batch_size: int | None = None
+    """Transitions in one update."""
+    tau: float | None = None
+    """Share of the new weights that enters the target networks at each update."""
+    gamma: float | None = None
+    """Discount."""
+    train_freq: int | None = None
+    """Steps in each environment between two rounds of updates."""
+    gradient_steps: int | None = None
+    """Updates in a round; -1: as many as steps were taken."""
+    net_arch: tuple[int, ...] | None = None
+    """Units of the hidden layers."""
+
+    ent_coef: float | str | None = None
+    """SAC: entropy coefficient; auto learns it, auto_0.1 starts from 0.1."""
+    target_entropy: float | str | None = None
+    """SAC: entropy that auto aims at; auto: minus the number of actions."""
+    target_update_interval: int | None = None
+    """SAC: updates of a round between two updates of the target networks."""
+    use_sde: bool | None = None
+    """SAC: state-dependent exploration (gSDE)."""
+    log_std_init: float | None = None
+    """SAC: initial log standard deviation of gSDE."""
+    sde_sample_freq: int | None = None
+    """SAC: steps between two draws of gSDE's noise; -1: once a round."""
+    policy_delay: int | None = None
+    """TD3: critic updates for each policy update."""
+    target_policy_noise: float | None = None
+    """TD3: standard deviation of the noise on target actions."""
+    target_noise_clip: float | None = None
+    """TD3: bound of that noise."""
+    action_noise: Literal["none", "normal", "ornstein-uhlenbeck"] | None = None
+    """TD3, DDPG: exploration noise."""
+    action_noise_std: float | None = None
+    """TD3, DDPG: its standard deviation, for actions scaled to -1..1."""
+
+    fac_paper: bool = False
+    """The paper's text to the letter: equivalent transitions are dropped."""
+    fac_warmup_steps: int | None = None
+    """Transitions from which the filter learns important dimensions and ranges."""
+    fac_dimension_threshold: float | None = None
+    """A dimension is important from this share of the largest diagonal entry of R on (nu)."""
+    fac_min_dimension_fraction: float | None = None
+    """At least this share of the dimensions is important."""
+    fac_bins: int | None = None
+    """Bins of each important dimension (mu)."""
+    fac_kernel: Literal["epanechnikov", "tophat", "gaussian"] | None = None
+    """Kernel of the reward density."""
+    fac_bandwidth: float | None = None
+    """Its bandwidth (h)."""
+    fac_half_width: float | None = None
+    """Half width of the interval around a reward (beta)."""
+    fac_density_threshold: float | None = None
+    """A reward is new when less than this mass lies around it (epsilon)."""
+    fac_decay: float | None = None
+    """How slowly that threshold falls with the rewards of a cell (eta)."""
+    fac_bounds: Bounds | None = None
+    """Range of every dimension: auto, or JSON [[low, ...], [high, ...]]."""
+    fac_outside: Literal["clip", "extend"] | None = None
+    """States outside the range go to the edge cells, or to further cells."""
+    fac_on_equivalent: Literal["replace", "discard"] | None = None
+    """An equivalent transition replaces the oldest of its kind, or is dropped."""
+    fac_warmup: Literal["keep", "filter"] | None = None
+    """The warm-up's transitions are all kept, or filtered when it ends."""
+    fac_reward_scale: float | str | None = None
+    """Rewards are divided by this; auto: their standard deviation in the warm-up."""
+    random_rate: float = 0.4
+    """Share that admission random keeps."""
+
+    env_kwargs: Keywords = ""
+    """Arguments of the environment, as JSON: {"include_cfrc_ext_in_observation": false}."""
+    envs: int = 1
+    """Environments stepped together."""
+    workers: Literal["sync", "async"] = "sync"
+    """Several environments in this process, or each in its own."""
+    worker_timeout: float = 60.0
+    """Seconds after which a silent async worker counts as hanging."""
+
+    eval_every: int | None = None
+    """Steps between evaluations; 0: none; None: a twentieth of the run, at least 1,000."""
+    eval_episodes: int = 10
+    """Episodes of each evaluation while training."""
+    eval_seed: int = 2_000_000
+    """Seed of the first of them; the next has the next number."""
+    final_episodes: int = 100
+    """Episodes of the evaluation at the end; 0: none."""
+    final_seed: int = 1_000_000
+    """Seed of the first of them. The same episodes for every run make runs comparable."""
+    log_every: int = 1000
+    """Steps between two rows of metrics."""
+    checkpoint_every: int = 10_000
+    """Steps between checkpoints; 0: only when interrupted and at the end."""
+    keep_checkpoints: int = 2
+    """Checkpoints kept while the run goes on."""
+    save_buffer: bool = True
+    """Keep the final buffer in the run directory."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
+    wandb: bool = False
+    """Log to Weights & Biases too."""
+    threads: int = 1
+    """Threads for the networks; one is fastest up to about 256 units a layer."""
+    quiet: bool = False
+    """Print nothing but errors."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give every field as a JSON value."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if not isinstance(self.admission, str):
+            values["admission"] = f"{CUSTOM}{self.admission.name}"
+        values["out"] = None if self.out is None else str(self.out)
+        values["net_arch"] = None if self.net_arch is None else list(self.net_arch)
+        if isinstance(self.env_kwargs, Mapping):
+            values["env_kwargs"] = dict(self.env_kwargs)
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """Make a configuration from `to_dict`'s values."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigError(
+                f"unknown settings {unknown}: written by another version of frugalrl?"
+            )
+        fields = dict(values)
+        if fields.get("out") is not None:
+            fields["out"] = Path(fields["out"])
+        if fields.get("net_arch") is not None:
+            fields["net_arch"] = tuple(fields["net_arch"])
+        return cls(**fields)
+
+    def environment_arguments(self) -> dict[str, Any]:
+        """Give `env_kwargs` as a dictionary, parsed if it is JSON."""
+        if isinstance(self.env_kwargs, Mapping):
+            return dict(self.env_kwargs)
+        if not self.env_kwargs:
+            return {}
+        return _json_object("env_kwargs", self.env_kwargs)
+
+
+def _json_object(name: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"{name}={text!r} is no JSON ({error}); write it like '{{\"g\": 9.81}}'"
+        ) from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}={text!r} is no JSON object; write it like '{{\"g\": 9.81}}'")
+    return value

@@ -1,0 +1,238 @@
+"""The loop itself: step, store, learn, in Stable-Baselines3's order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frugalrl.replay.results import REFUSED
+from frugalrl.training.config import TrainConfig
+from frugalrl.training.errors import BrokenEnvironmentError
+from frugalrl.training.metrics import LOSSES, Row
+from frugalrl.training.vector import EnvironmentGroup
+
+if TYPE_CHECKING:
+    from frugalrl.agents.agent import Agent
+    from frugalrl.replay.buffer import ReplayBuffer
+
+_REFUSED_SHARE = 0.01
+_REFUSED_GRACE = 1000  # steps: a single bad value among the first few is no catastrophe
+
+
+class TrainingLoop:
+    """A run in progress: environments, agent and buffer, and how far they are.
+
+    A round is `train_freq` steps of every environment, then `gradient_steps` updates if more than
+    `learning_starts` steps were taken. Between rounds the loop can be saved and restored, and goes
+    on with the same bits. Every schedule follows `env_steps`.
+
+    Args:
+        config: resolved.
+        group: the environments.
+        agent: acts and learns.
+        buffer: keeps transitions; its actions lie within [-1, 1].
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        group: EnvironmentGroup,
+        agent: Agent,
+        buffer: ReplayBuffer,
+    ) -> None:
+        assert config.steps is not None
+        assert config.learning_starts is not None
+        assert config.train_freq is not None
+        assert config.gradient_steps is not None
+        assert config.batch_size is not None
+        self.config = config
+        self.group = group
+        self.agent = agent
+        self.buffer = buffer
+        self._steps = config.steps
+        self._learning_starts = config.learning_starts
+        self._train_freq = config.train_freq
+        self._gradient_steps = config.gradient_steps
+        self._batch_size = config.batch_size
+        self._prioritized = config.sampler == "prioritized"
+        count = group.count
+        self.env_steps = 0
+        self.updates = 0
+        self.episodes = 0
+        self.train_seconds = 0.0
+        self._observations = np.zeros((count, *group.observation_space.shape), dtype=np.float32)
+        self._acting = self._observations
+        self._returns = np.zeros(count)
+        self._lengths = np.zeros(count, dtype=np.int64)
+        # Episodes that ended since the last row of metrics: how many, rewards, lengths.
+        self._window = [0.0, 0.0, 0.0]
+        self._losses: dict[str, float] = {}
+        self._result: Any = None
+
+    def begin(self, seeds: list[int]) -> None:
+        """Reset every environment with its seed."""
+        self._observations = self.group.reset(seeds)
+        self._acting = _finite(self._observations)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps were taken."""
+        return self.env_steps >= self._steps
+
+    def advance(self, target: int, stop: Callable[[], bool]) -> None:
+        """Do whole rounds until `target` steps were taken or `stop` says so."""
+        started = time.perf_counter()
+        try:
+            while self.env_steps < target and not stop():
+                taken = self._collect()
+                if self.env_steps > self._learning_starts:
+                    self._learn(taken)
+        finally:
+            self.train_seconds += time.perf_counter() - started
+
+    def _collect(self) -> int:
+        """Take the steps of one round; returns how many, all environments together."""
+        agent, group, buffer = self.agent, self.group, self.buffer
+        count = group.count
+        begun = self.env_steps
+        end = min(begun + self._train_freq * count, self._steps)
+        agent.rollout_started()
+        while self.env_steps < end:
+            if self.env_steps < self._learning_starts:
+                actions = agent.act_random(count)
+            else:
+                actions = agent.act(self._acting)
+            step = group.step(actions.environment)
+            outcome = buffer.add(
+                self._observations,
+                actions.buffer,
+                step.rewards,
+                step.next_observations,
+                step.terminated,
+                step.truncated,
+            )
+            self.env_steps += count
+            self._observations = self._acting = step.observations
+            self._returns += step.rewards
+            self._lengths += 1
+            ended = step.terminated | step.truncated
+            if ended.any():
+                self._end_episodes(ended)
+            if (outcome.codes == REFUSED).any():
+                self._check_refused(actions.buffer)
+                self._acting = _finite(self._observations)
+        return self.env_steps - begun
+
+    def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
+        self.agent.episode_ended(ended)
+        finite = np.nan_to_num(self._returns[ended], posinf=0.0, neginf=0.0)
+        self._window[0] += int(ended.sum())
+        self._window[1] += float(finite.sum())
+        self._window[2] += float(self._lengths[ended].sum())
+        self.episodes += int(ended.sum())
+        self._returns[ended] = 0.0
+        self._lengths[ended] = 0
+
+    def _check_refused(self, actions: NDArray[np.float32]) -> None:
+        """Stop when too much is not finite, and when the agent itself is the cause."""
+        if not np.isfinite(actions).all() and np.isfinite(self._observations).all():
+            raise BrokenEnvironmentError(
+                f"the agent's actions are not finite at step {self.env_steps}: learning has "
+                "diverged; try a lower learning_rate"
+            )
+        refused = self.buffer.stats.rejected_nonfinite
+        if refused > _REFUSED_SHARE * max(self.env_steps, _REFUSED_GRACE):
+            raise BrokenEnvironmentError(
+                f"{self.config.env} gave NaN or infinity in {refused} of {self.env_steps} steps, "
+                f"the last at step {self.env_steps}: more than 1 % is too much to learn from"
+            )
+
+    def _learn(self, taken: int) -> None:
+        """Do the updates of one round."""
+        if not len(self.buffer):
+            return
+        count = taken if self._gradient_steps < 0 else self._gradient_steps
+        batch = self.buffer.sample(self._batch_size, batches=count)
+        self._result = self.agent.update(batch, 1.0 - self.env_steps / self._steps)
+        if self._prioritized:
+            self.buffer.feedback(batch.slots, self._result.td_errors)
+        self.updates += count
+
+    def losses(self) -> dict[str, float]:
+        """Give the last round's losses, empty before the first."""
+        if self._result is not None:
+            self._losses = self._result.metrics
+            self._result = None
+        return self._losses
+
+    def row(self) -> Row:
+        """Give the run's numbers now, and begin a new window of episodes."""
+        stats = self.buffer.stats
+        episodes, reward, length = self._window
+        self._window = [0.0, 0.0, 0.0]
+        losses = self.losses()
+        progress = 1.0 - self.env_steps / self._steps
+        return {
+            "env_steps": self.env_steps,
+            "train_seconds": round(self.train_seconds, 3),
+            "offered": stats.offered,
+            "stored": stats.stored,
+            "replaced": stats.replaced,
+            "dropped": stats.dropped,
+            "buffer_bytes": self.buffer.nbytes,
+            **{name: losses.get(name) for name in LOSSES[self.config.algo]},
+            "buffer_size": len(self.buffer),
+            "evicted": stats.evicted,
+            "rejected_nonfinite": stats.rejected_nonfinite,
+            "cells": getattr(self.buffer.admission, "cells", None),
+            "filter_bytes": int(self.buffer.admission.nbytes),
+            "updates": self.updates,
+            "learning_rate": self.agent.learning_rate(progress),
+            "episodes": self.episodes,
+            "episode_reward": reward / episodes if episodes else None,
+            "episode_length": length / episodes if episodes else None,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give everything that a continuation needs, between two rounds."""
+        return {
+            "agent": self.agent.state_dict(),
+            "buffer": self.buffer.state_dict(),
+            "environments": self.group.capture(),
+            "counters": {
+                "env_steps": self.env_steps,
+                "updates": self.updates,
+                "episodes": self.episodes,
+                "window": list(self._window),
+                "losses": self.losses(),
+            },
+            "observations": self._observations.copy(),
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`; the buffer was made from its part already."""
+        self.agent.load_state_dict(state["agent"])
+        counters = state["counters"]
+        self.env_steps = int(counters["env_steps"])
+        self.updates = int(counters["updates"])
+        self.episodes = int(counters["episodes"])
+        self._window = [float(value) for value in counters["window"]]
+        self._losses = dict(counters["losses"])
+        self._observations = np.array(state["observations"], dtype=np.float32)
+        self._returns = np.array(state["returns"])
+        self._lengths = np.array(state["lengths"])
+        for row, fresh in enumerate(self.group.restore(state["environments"])):
+            if fresh is not None:
+                self._observations[row] = fresh
+        self._acting = _finite(self._observations)
+
+
+def _finite(observations: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Give what to act on: the same where finite, zero where the environment gave nonsense."""
+    return np.nan_to_num(observations, nan=0.0, posinf=0.0, neginf=0.0)

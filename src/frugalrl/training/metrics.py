@@ -1,0 +1,215 @@
+"""What a run writes down as it goes: metrics.csv, evaluations.csv, TensorBoard, W&B."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from frugalrl.training.errors import ConfigError
+from frugalrl.training.evaluation import Episodes
+
+Row = dict[str, float | int | None]
+
+LOSSES = {
+    "sac": ("critic_loss", "actor_loss", "ent_coef", "ent_coef_loss"),
+    "td3": ("critic_loss", "actor_loss"),
+    "ddpg": ("critic_loss", "actor_loss"),
+}
+_FIRST = ("env_steps", "train_seconds", "offered", "stored", "replaced", "dropped")
+_MIDDLE = ("buffer_bytes", "eval_reward")
+_LAST = (
+    *("buffer_size", "evicted", "rejected_nonfinite", "cells", "filter_bytes"),
+    *("updates", "learning_rate", "episodes", "episode_reward", "episode_length"),
+    *("eval_reward_std", "eval_control_cost", "wall_seconds"),
+)
+TIME_COLUMNS = ("train_seconds", "wall_seconds")
+"""The only columns in which two runs with the same seed differ."""
+EVALUATION_COLUMNS = ("env_steps", "episode", "seed", "reward", "length", "control_cost")
+
+_GROUPS = {
+    "buffer": (
+        *("offered", "stored", "replaced", "dropped", "buffer_bytes", "buffer_size"),
+        *("evicted", "rejected_nonfinite", "cells", "filter_bytes"),
+    ),
+    "eval": ("eval_reward", "eval_reward_std", "eval_control_cost"),
+    "rollout": ("episodes", "episode_reward", "episode_length"),
+    "time": TIME_COLUMNS,
+}
+
+
+def columns(algo: str) -> tuple[str, ...]:
+    """Give the columns of metrics.csv for an algorithm."""
+    return _FIRST + _MIDDLE + LOSSES[algo] + _LAST
+
+
+def tag(column: str) -> str:
+    """Give a column's name in TensorBoard and W&B."""
+    for group, members in _GROUPS.items():
+        if column in members:
+            return f"{group}/{column.removeprefix(f'{group}_')}"
+    return f"train/{column}"
+
+
+class Sink(Protocol):
+    """Takes rows of metrics."""
+
+    def write(self, row: Row) -> None:
+        """Take one row."""
+
+    def close(self) -> None:
+        """Write what is still waiting."""
+
+
+class CsvFile:
+    """A CSV file that is appended to, and cut back to a checkpoint when a run resumes.
+
+    Args:
+        path: the file.
+        names: its columns.
+        size: bytes to keep of a file that exists; None starts a new file.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str], size: int | None = None) -> None:
+        self.names = tuple(names)
+        if size is not None and path.is_file() and path.stat().st_size >= size > 0:
+            os.truncate(path, size)
+            self._file = path.open("a", encoding="utf-8", newline="")
+        else:
+            self._file = path.open("w", encoding="utf-8", newline="")
+            self._write_line(self.names)
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, all of them safely on disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a row; a column without a value stays empty."""
+        self._write_line([_text(row.get(name)) for name in self.names])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write_line(self, values: Sequence[str]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(values)
+        # One write a line, flushed, so that whoever reads along sees whole rows.
+        self._file.write(line.getvalue())
+        self._file.flush()
+
+
+class TensorBoard:
+    """TensorBoard's event files, written without TensorFlow or Torch.
+
+    Args:
+        folder: where the event files go.
+        purge_step: when resuming, the first step whose older events no longer count.
+    """
+
+    def __init__(self, folder: Path, purge_step: int | None = None) -> None:
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._events: Any = event_pb2
+        self._summaries: Any = summary_pb2
+        self._writer: Any = EventFileWriter(str(folder))
+        if purge_step is not None:
+            start = self._events.SessionLog(status=self._events.SessionLog.START)
+            self._add(purge_step, session_log=start)
+
+    def write(self, row: Row) -> None:
+        """Take one row."""
+        step = row["env_steps"]
+        values = [
+            self._summaries.Summary.Value(tag=tag(name), simple_value=float(value))
+            for name, value in row.items()
+            if value is not None and name != "env_steps"
+        ]
+        self._add(step, summary=self._summaries.Summary(value=values))
+
+    def close(self) -> None:
+        """Write what is still waiting."""
+        self._writer.close()
+
+    def _add(self, step: Any, **content: Any) -> None:
+        event = self._events.Event(wall_time=time.time(), step=int(step), **content)
+        self._writer.add_event(event)
+
+
+class WeightsAndBiases:
+    """Weights & Biases, resumed under the run directory's name.
+
+    Args:
+        name: of the run.
+        config: shown with the run.
+    """
+
+    def __init__(self, name: str, config: dict[str, Any]) -> None:
+        import wandb
+
+        self._run: Any = wandb.init(
+            project="frugalrl", name=name, id=name, resume="allow", config=config
+        )
+
+    def write(self, row: Row) -> None:
+        """Take one row."""
+        values = {tag(name): value for name, value in row.items() if value is not None}
+        self._run.log(values, step=int(row["env_steps"] or 0))
+
+    def close(self) -> None:
+        """Write what is still waiting."""
+        self._run.finish()
+
+
+def check_sinks(*, wandb: bool) -> None:
+    """Refuse to start when a wanted logger is not installed.
+
+    Raises:
+        ConfigError: naming the command that installs it.
+    """
+    if wandb:
+        try:
+            import wandb as _  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                "wandb=True needs Weights & Biases, which is not installed: pip install wandb"
+            ) from error
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read a CSV file of metrics back; empty columns are None."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [{name: _number(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def evaluation_rows(env_steps: int, episodes: Episodes) -> list[dict[str, Any]]:
+    """Give the rows of evaluations.csv for one evaluation."""
+    arrays = (episodes.seeds, episodes.rewards, episodes.lengths, episodes.control_costs)
+    names = EVALUATION_COLUMNS[2:]
+    return [
+        {"env_steps": env_steps, "episode": number, **dict(zip(names, values, strict=True))}
+        for number, values in enumerate(zip(*(array.tolist() for array in arrays), strict=True))
+    ]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _number(text: str | None) -> float | int | None:
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

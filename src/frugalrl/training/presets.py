@@ -1,0 +1,127 @@
+"""Settings of the nine benchmark environments, and Stable-Baselines3's defaults for all others.
+
+A preset holds only what differs from the defaults. The sources are the settings of the Frugal
+Actor-Critic experiments, which are RL Zoo's with few changes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Any
+
+from frugalrl.agents.settings import AgentSettings
+
+Settings = dict[str, Any]
+
+_LOOP: Settings = {
+    "buffer_size": 1_000_000,
+    "learning_starts": 100,
+    "train_freq": 1,
+    "gradient_steps": 1,
+}
+
+
+def defaults(algo: str) -> Settings:
+    """Give Stable-Baselines3's defaults for an algorithm."""
+    settings = asdict(AgentSettings.defaults(algo))
+    del settings["algo"], settings["sampler"]
+    # In a configuration None means "not chosen", so that no noise needs a name of its own.
+    settings["action_noise"] = settings["action_noise"] or "none"
+    return settings | _LOOP
+
+
+_SDE: Settings = {"use_sde": True}
+_NORMAL: Settings = {"action_noise": "normal", "action_noise_std": 0.1, "learning_starts": 10_000}
+
+PRESETS: dict[tuple[str, str], Settings] = {
+    ("Pendulum", "sac"): {
+        "steps": 20_000,
+        "learning_rate": 1e-3,
+        "net_arch": (64, 64),
+        "log_std_init": -2.0,
+        **_SDE,
+    },
+    ("MountainCarContinuous", "sac"): {
+        "steps": 50_000,
+        "buffer_size": 50_000,
+        "learning_starts": 0,
+        "batch_size": 512,
+        "tau": 0.01,
+        "gamma": 0.9999,
+        "train_freq": 32,
+        "gradient_steps": 32,
+        "ent_coef": 0.1,
+        "net_arch": (64, 64),
+        "log_std_init": -3.67,
+        **_SDE,
+    },
+    ("LunarLanderContinuous", "sac"): {
+        "steps": 500_000,
+        "learning_rate": 7.3e-4,
+        "net_arch": (400, 300),
+    },
+    ("ReacherBulletEnv", "sac"): {
+        "steps": 250_000,
+        "learning_rate": 7.3e-4,
+        "tau": 0.02,
+        "gamma": 0.98,
+        "train_freq": 64,
+        "gradient_steps": 64,
+        "net_arch": (400, 300),
+        "log_std_init": -3.0,
+        **_SDE,
+    },
+    ("Swimmer", "sac"): {"steps": 500_000, "gamma": 0.9999, "learning_starts": 10_000},
+    ("Hopper", "sac"): {"steps": 1_000_000, "learning_starts": 10_000},
+    ("Walker2d", "sac"): {"steps": 1_000_000, "learning_starts": 10_000},
+    ("Ant", "sac"): {"steps": 1_000_000, "learning_starts": 10_000},
+    ("Humanoid", "sac"): {"steps": 2_000_000, "learning_starts": 10_000},
+    ("Pendulum", "td3"): {
+        **_NORMAL,
+        "steps": 20_000,
+        "learning_rate": 5e-3,
+        "net_arch": (256, 256),
+    },
+    ("MountainCarContinuous", "td3"): {
+        "steps": 100_000,
+        "learning_starts": 10_000,
+        "batch_size": 128,
+        "action_noise": "ornstein-uhlenbeck",
+        "action_noise_std": 0.5,
+    },
+    ("LunarLanderContinuous", "td3"): {
+        **_NORMAL,
+        "steps": 300_000,
+        "buffer_size": 200_000,
+        "gamma": 0.98,
+    },
+    ("ReacherBulletEnv", "td3"): {
+        **_NORMAL,
+        "steps": 250_000,
+        "buffer_size": 20_000,
+        "gamma": 0.98,
+    },
+    ("Swimmer", "td3"): {**_NORMAL, "steps": 1_000_000, "batch_size": 128},
+    ("Hopper", "td3"): {**_NORMAL, "steps": 1_000_000, "learning_rate": 3e-4},
+    ("Walker2d", "td3"): {**_NORMAL, "steps": 1_000_000},
+    ("Ant", "td3"): {**_NORMAL, "steps": 1_000_000, "batch_size": 128},
+    ("Humanoid", "td3"): {
+        **_NORMAL,
+        "steps": 2_000_000,
+        "learning_rate": 1e-4,
+        "batch_size": 128,
+    },
+}
+"""What differs from the defaults, by the environment's name without version and the algorithm."""
+
+
+def environment_name(env_id: str) -> str:
+    """Strip module, namespace and version: `module:Hopper-v5` is `Hopper`."""
+    name = env_id.rpartition(":")[2].rpartition("/")[2]
+    return re.sub(r"-v\d+$", "", name)
+
+
+def find_preset(env_id: str, algo: str) -> Settings:
+    """Give the preset of an environment in any version, empty if there is none."""
+    return PRESETS.get((environment_name(env_id), algo), {})

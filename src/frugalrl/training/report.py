@@ -1,0 +1,95 @@
+"""A run in lines of text."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from frugalrl.training.progress import duration
+from frugalrl.training.resolve import Resolved
+from frugalrl.training.result import TrainResult
+
+_SETTINGS_OF: dict[str, tuple[str, ...]] = {
+    "sac": (
+        *("ent_coef", "target_entropy", "target_update_interval"),
+        *("use_sde", "log_std_init", "sde_sample_freq"),
+    ),
+    "td3": ("policy_delay", "target_policy_noise", "target_noise_clip"),
+    "ddpg": (),
+}
+_NOISE = ("action_noise", "action_noise_std")
+_ONLY_FOR_SOME = {name for names in _SETTINGS_OF.values() for name in names} | set(_NOISE)
+
+
+def configuration_lines(resolved: Resolved) -> list[str]:
+    """Say what will be run, and where each setting comes from."""
+    config = resolved.config
+    admission = config.admission if isinstance(config.admission, str) else config.admission.name
+    head = f"{config.env}  {config.algo}  admission {admission}  seed {config.seed}"
+    lines = [head if config.out is None else f"{head}  ->  {config.out}"]
+    groups: dict[str, list[str]] = {"given": [], "preset": [], "default": []}
+    wanted = _SETTINGS_OF[config.algo] + _NOISE
+    for name, origin in resolved.origins.items():
+        if name in _ONLY_FOR_SOME and name not in wanted:
+            continue
+        groups[origin].append(f"{name} {_show(getattr(config, name))}")
+    named = set(resolved.origins) | {"env", "algo", "admission", "seed", "out"}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name not in named and value not in (field.default, None, {}):
+            groups["given"].append(f"{field.name} {_show(value)}")
+    for group, settings in groups.items():
+        if settings:
+            lines.append(f"  {group + ':':<9}{', '.join(settings)}")
+    lines += [f"  note: {note}" for note in resolved.notes]
+    return lines
+
+
+def result_lines(result: TrainResult) -> list[str]:
+    """Say how a run ended."""
+    stats = result.buffer.stats
+    lines = [
+        f"{result.env_steps:,} steps in {duration(result.train_seconds)} of training "
+        f"({result.env_steps / max(result.train_seconds, 1e-9):,.0f} steps/s), "
+        f"{duration(result.wall_seconds)} in all, "
+        f"peak memory {_megabytes(result.peak_memory_bytes)}"
+    ]
+    if result.final is not None:
+        final = result.final
+        low, high = mean_interval(final.rewards)
+        lines.append(
+            f"final policy: reward {final.mean:,.1f} (95 % interval of the mean over "
+            f"{len(final.rewards)} episodes: {low:,.1f} to {high:,.1f}; sd {final.std:,.1f}), "
+            f"control cost {final.control_costs.mean():,.1f}"
+        )
+    lines.append(
+        f"buffer: {len(result.buffer):,} transitions in {_megabytes(result.buffer.nbytes)}; "
+        f"offered {stats.offered:,}, stored {stats.stored:,}, replaced {stats.replaced:,}, "
+        f"dropped {stats.dropped:,}, evicted {stats.evicted:,}"
+    )
+    if stats.rejected_nonfinite:
+        lines.append(f"refused {stats.rejected_nonfinite:,} transitions that were not finite")
+    if result.directory is not None:
+        lines.append(f"files: {result.directory}")
+    return lines
+
+
+def mean_interval(values: Any, level: float = 0.95, draws: int = 2000) -> tuple[float, float]:
+    """Give a bootstrap interval of the mean, the same every time for the same values."""
+    sample = np.asarray(values, dtype=np.float64)
+    generator = np.random.default_rng(0)
+    means = sample[generator.integers(len(sample), size=(draws, len(sample)))].mean(1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"

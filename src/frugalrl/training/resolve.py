@@ -1,0 +1,190 @@
+"""From what the user asked for to a complete configuration, checked before anything is created."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+from typing import Any, Literal, NamedTuple, get_args
+
+from frugalrl.agents.settings import AgentSettings
+from frugalrl.training.config import Algo, SamplerName, TrainConfig
+from frugalrl.training.errors import ConfigError
+from frugalrl.training.presets import defaults, find_preset
+
+Origin = Literal["given", "preset", "default"]
+
+_POSITIVE = ("steps", "train_freq", "buffer_size", "envs", "eval_episodes", "log_every", "threads")
+_NOT_NEGATIVE = (
+    *("seed", "eval_seed", "final_seed"),
+    *("learning_starts", "eval_every", "final_episodes", "checkpoint_every"),
+)
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "algo": get_args(Algo),
+    "sampler": get_args(SamplerName),
+    "preset": ("auto", "none"),
+    "buffer_dtype": ("float32", "float16"),
+    "workers": ("sync", "async"),
+    "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
+}
+_ADMISSIONS = ("none", "fac", "random")
+
+
+class Resolved(NamedTuple):
+    """A complete configuration."""
+
+    config: TrainConfig
+    origins: dict[str, Origin]
+    """Where each setting that presets and defaults know came from."""
+    notes: list[str]
+    """What the user should know though it is no error."""
+
+
+def resolve(config: TrainConfig) -> Resolved:
+    """Fill what was left open from preset and defaults, and check every value.
+
+    Raises:
+        ConfigError: naming the setting, its value and what would work.
+    """
+    _check_choices(config)
+    preset = find_preset(config.env, config.algo) if config.preset == "auto" else {}
+    base = defaults(config.algo)
+    chosen: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for name in (*base, "steps"):
+        given = getattr(config, name)
+        if given is not None:
+            chosen[name], origins[name] = given, "given"
+        elif name in preset:
+            chosen[name], origins[name] = preset[name], "preset"
+        elif name in base:
+            chosen[name], origins[name] = base[name], "default"
+        else:
+            raise ConfigError(
+                f"steps is not set and there is no preset for {config.env} with {config.algo}: "
+                "say how long to train, for example --steps 100000"
+            )
+    full = dataclasses.replace(config, **chosen, env_kwargs=config.environment_arguments())
+    _check_numbers(full)
+    if full.eval_every is None:
+        assert full.steps is not None
+        full = dataclasses.replace(full, eval_every=max(1000, full.steps // 20_000 * 1000))
+    _check_relations(full)
+    agent_settings(full)
+    return Resolved(full, origins, _notes(full))
+
+
+def agent_settings(config: TrainConfig) -> AgentSettings:
+    """Give the agent's share of a resolved configuration."""
+    names = [field.name for field in dataclasses.fields(AgentSettings)]
+    values = {name: getattr(config, name) for name in names}
+    if values["action_noise"] == "none":
+        values["action_noise"] = None
+    try:
+        return AgentSettings(**values)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from None
+
+
+def _check_choices(config: TrainConfig) -> None:
+    for name, choices in _CHOICES.items():
+        value = getattr(config, name)
+        if value is not None and value not in choices:
+            raise ConfigError(f"{name}={value!r} is unknown; {_suggest(value, choices)}")
+    if isinstance(config.admission, str):
+        if config.admission not in _ADMISSIONS:
+            raise ConfigError(
+                f"admission={config.admission!r} is unknown; "
+                f"{_suggest(config.admission, _ADMISSIONS)}"
+            )
+    elif not callable(getattr(config.admission, "offer", None)):
+        raise ConfigError(
+            f"admission={config.admission!r} is no filter; choose one of {_ADMISSIONS} or pass "
+            "an object such as frugalrl.FrugalFilter()"
+        )
+
+
+def _suggest(value: object, choices: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{hint}Choose one of {', '.join(choices)}"
+
+
+def _check_numbers(config: TrainConfig) -> None:
+    for names, least in ((_POSITIVE, 1), (_NOT_NEGATIVE, 0)):
+        for name in names:
+            value = getattr(config, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name}={value!r} must be a whole number of at least {least}")
+    if config.keep_checkpoints < 1:
+        raise ConfigError(f"keep_checkpoints={config.keep_checkpoints} must be at least 1")
+    steps = config.gradient_steps
+    if not isinstance(steps, int) or (steps < 1 and steps != -1):
+        raise ConfigError(f"gradient_steps={steps!r} must be at least 1, or -1 for one a step")
+    if not 0.0 < config.random_rate <= 1.0:
+        raise ConfigError(f"random_rate={config.random_rate} must be above 0 and at most 1")
+    if not (config.worker_timeout > 0.0 and math.isfinite(config.worker_timeout)):
+        raise ConfigError(f"worker_timeout={config.worker_timeout} must be a number of seconds")
+
+
+def _check_relations(config: TrainConfig) -> None:
+    assert config.steps is not None
+    assert config.learning_starts is not None
+    assert config.batch_size is not None
+    assert config.buffer_size is not None
+    if config.learning_starts >= config.steps:
+        raise ConfigError(
+            f"learning_starts={config.learning_starts} leaves nothing to learn from: the run has "
+            f"steps={config.steps}; lower learning_starts or raise steps"
+        )
+    room = min(config.buffer_size, config.steps)
+    if config.batch_size > room:
+        what = "buffer_size" if room == config.buffer_size else "steps"
+        raise ConfigError(
+            f"batch_size={config.batch_size} is more than can ever be stored "
+            f"({what}={room}); use batch_size <= {room}"
+        )
+    if config.admission != "fac" and isinstance(config.admission, str):
+        given = [
+            field.name
+            for field in dataclasses.fields(config)
+            if field.name.startswith("fac_") and getattr(config, field.name) not in (None, False)
+        ]
+        if given:
+            raise ConfigError(
+                f"{given[0]}={getattr(config, given[0])!r} has no effect with "
+                f"admission={config.admission!r}; use admission='fac' (--admission fac)"
+            )
+
+
+def _notes(config: TrainConfig) -> list[str]:
+    assert config.steps is not None
+    notes = []
+    warmup = 10_000 if config.fac_warmup_steps is None else config.fac_warmup_steps
+    if config.admission == "fac" and warmup >= config.steps:
+        notes.append(
+            f"the filter's warm-up of {warmup:,} steps is not shorter than the run of "
+            f"{config.steps:,}: nothing will be filtered (lower it with --fac-warmup-steps)"
+        )
+    return notes
+
+
+def filter_arguments(config: TrainConfig) -> dict[str, Any]:
+    """Give the `fac_` settings that were set, as `FrugalFilter`'s arguments."""
+    arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name.startswith("fac_") and field.name != "fac_paper" and value is not None:
+            arguments[field.name.removeprefix("fac_")] = value
+    bounds = arguments.get("bounds")
+    if isinstance(bounds, str) and bounds != "auto":
+        try:
+            arguments["bounds"] = json.loads(bounds)
+        except json.JSONDecodeError:
+            raise ConfigError(
+                f"fac_bounds={bounds!r} is neither auto nor JSON [[low, ...], [high, ...]]"
+            ) from None
+    return arguments

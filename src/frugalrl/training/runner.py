@@ -1,0 +1,198 @@
+"""From a configuration to a finished run: checks first, then files, then training."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from frugalrl.training import env_state
+from frugalrl.training.admission import describe_admission, make_admission
+from frugalrl.training.checkpoint import CheckpointStore
+from frugalrl.training.config import CUSTOM, TrainConfig
+from frugalrl.training.environments import EnvironmentFactory, check_spaces, find_environment
+from frugalrl.training.errors import ConfigError, RunDirectoryError
+from frugalrl.training.metrics import check_sinks
+from frugalrl.training.report import configuration_lines
+from frugalrl.training.resolve import Resolved, resolve
+from frugalrl.training.result import TrainResult
+from frugalrl.training.run_directory import RunDirectory
+from frugalrl.training.threads import limit_threads
+
+Say = Callable[[str], None]
+
+
+class Seeds(NamedTuple):
+    """The seeds of a run's parts, all drawn from the run's one seed."""
+
+    agent: int
+    buffer: int
+    admission: int
+    environments: list[int]
+
+    @classmethod
+    def draw(cls, seed: int, environments: int) -> Seeds:
+        """Draw seeds that no other run's parts share."""
+        words = np.random.SeedSequence(seed).generate_state(3 + environments).tolist()
+        return cls(words[0], words[1], words[2], words[3:])
+
+
+def train(
+    config: TrainConfig, *, progress: bool | None = None, say: Say | None = None
+) -> TrainResult:
+    """Train as configured.
+
+    Args:
+        config: what to do.
+        progress: whether to show a live line; None: when the error stream is a terminal.
+        say: takes lines for the user, such as the resolved configuration; None: nobody does.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        ConfigError: a setting cannot work; nothing was created.
+        TrainingInterrupted: SIGINT or SIGTERM arrived; what can be resumed was saved.
+        TrainingError: the run had to stop.
+    """
+    from frugalrl.training.session import Session
+
+    resolved = resolve(config)
+    config = resolved.config
+    limit_threads(config.threads)
+    check_sinks(wandb=config.wandb)
+    factory = find_environment(config.env, config.environment_arguments())
+    _check_environment(factory)
+    seeds = Seeds.draw(config.seed, config.envs)
+    directory = None if config.out is None else RunDirectory(config.out)
+    if directory is not None:
+        directory.check_unused()
+    # Made before the directory: what its arguments cannot do is known without leaving a trace.
+    buffer = _make_buffer(config, factory, seeds)
+    described = describe_admission(config)
+    if directory is None:
+        return Session(described, factory, "fresh", None, progress, say).run(buffer, seeds)
+    method = env_state.choose_method(factory)
+    _announce(resolved._replace(config=described), method, say)
+    extra = {"origins": resolved.origins, "environment_state": method}
+    with directory:
+        directory.create(described, extra)
+        return Session(described, factory, method, directory, progress, say).run(buffer, seeds)
+
+
+def resume(
+    path: str | os.PathLike[str],
+    *,
+    progress: bool | None = None,
+    say: Say | None = None,
+    admission: Any = None,
+) -> TrainResult:
+    """Go on with a run that was interrupted; it ends with the bits of one that was not.
+
+    Args:
+        path: its directory.
+        progress: as for `train`.
+        say: as for `train`.
+        admission: the filter, where the run was given one of your own: a fresh instance.
+
+    Raises:
+        RunDirectoryError: there is no run, it is finished, or another process is at it.
+        TrainingError: no checkpoint can be read, or the run had to stop.
+    """
+    from frugalrl.training.session import Session
+
+    directory = RunDirectory(path)
+    directory.check_resumable()
+    with directory:
+        directory.acquire()
+        config, content = directory.read_config()
+        if directory.finished:
+            raise RunDirectoryError(f"{str(directory.path)!r} is finished: nothing to resume")
+        config = dataclasses.replace(config, out=directory.path)
+        config = _with_admission(config, admission)
+        limit_threads(config.threads)
+        check_sinks(wandb=config.wandb)
+        factory = find_environment(config.env, config.environment_arguments())
+        method = content["environment_state"]
+        seeds = Seeds.draw(config.seed, config.envs)
+        session = Session(config, factory, method, directory, progress, say)
+        found = CheckpointStore(directory.checkpoints, config.keep_checkpoints).newest()
+        if found is None:
+            session.say("no checkpoint was written yet: starting from the beginning")
+            return session.run(_make_buffer(config, factory, seeds), seeds)
+        for warning in found.warnings:
+            session.say(f"warning: skipped a checkpoint that cannot be read: {warning}")
+        session.say(f"resuming from {found.path.name}")
+        return session.resume(found.state, type(config.admission) if admission else None)
+
+
+def _with_admission(config: TrainConfig, admission: Any) -> TrainConfig:
+    custom = isinstance(config.admission, str) and config.admission.startswith(CUSTOM)
+    if custom and admission is None:
+        raise ConfigError(
+            f"this run used the filter {str(config.admission).removeprefix(CUSTOM)!r}, which only "
+            "its own code can make: frugalrl.training.resume(path, admission=YourFilter())"
+        )
+    return dataclasses.replace(config, admission=admission) if custom else config
+
+
+def _check_environment(factory: EnvironmentFactory) -> None:
+    environment = factory.make()
+    try:
+        check_spaces(environment.observation_space, environment.action_space, factory.spec.id)
+    finally:
+        environment.close()
+
+
+def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds) -> Any:
+    from frugalrl.replay.buffer import ReplayBuffer
+    from frugalrl.replay.samplers import Prioritized
+
+    assert config.steps is not None
+    environment = factory.make()
+    space = environment.observation_space
+    actions = environment.action_space.shape
+    environment.close()
+    sampler: Any = config.sampler
+    if sampler == "prioritized":
+        sampler = Prioritized(anneal_steps=config.steps)
+    try:
+        return ReplayBuffer(
+            None if config.buffer_bytes else config.buffer_size,
+            capacity_bytes=config.buffer_bytes,
+            observation_space=space,
+            action_space=gymnasium.spaces.Box(-1.0, 1.0, actions, np.float32),
+            admission=make_admission(config, seeds.admission),
+            sampler=sampler,
+            seed=seeds.buffer,
+            dtype=config.buffer_dtype,
+            environments=config.envs,
+        )
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+
+
+def _announce(resolved: Resolved, method: env_state.Method, say: Say | None) -> None:
+    if say is None:
+        return
+    for line in configuration_lines(resolved):
+        say(line)
+    if method == "fresh":
+        say(
+            "note: this environment's state can be neither read nor reproduced: a resumed run "
+            "begins a new episode and differs from one that was not interrupted"
+        )
+
+
+def run_directory_name(config: TrainConfig) -> Path:
+    """Give the directory a run gets when none is named."""
+    admission = config.admission if isinstance(config.admission, str) else config.admission.name
+    name = config.env.replace("/", "-").replace(":", "-")
+    return Path("runs") / f"{name}-{config.algo}-{admission}-seed{config.seed}"

@@ -1,0 +1,285 @@
+"""One process's share of a run: training, and everything around it that leaves no trace in it."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import sys
+import time
+from typing import Any
+
+from frugalrl.state_io import save_state
+from frugalrl.training import policies
+from frugalrl.training.checkpoint import CheckpointStore, fingerprint
+from frugalrl.training.config import TrainConfig
+from frugalrl.training.env_state import Method
+from frugalrl.training.environments import EnvironmentFactory
+from frugalrl.training.errors import StorageError, TrainingInterrupted
+from frugalrl.training.evaluation import Episodes, evaluate
+from frugalrl.training.loop import TrainingLoop
+from frugalrl.training.progress import Progress, Status
+from frugalrl.training.recorder import Recorder
+from frugalrl.training.resolve import agent_settings
+from frugalrl.training.result import TrainResult
+from frugalrl.training.run_directory import RunDirectory, write_json
+from frugalrl.training.signals import InterruptGuard
+from frugalrl.training.vector import make_group
+
+# A due checkpoint waits while the last one took more than this share of the time since then.
+_CHECKPOINT_SHARE = 0.05
+_SLOW_CHECKPOINT = 1.0  # seconds; quicker ones are never put off
+
+
+class Session:
+    """Runs a configuration to its end, or to the next interruption.
+
+    Args:
+        config: resolved.
+        factory: makes its environment.
+        method: how the environment's state is captured.
+        directory: where files go, None for a run that leaves none.
+        progress: whether to show a live line; None: on a terminal.
+        say: takes lines for the user.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        factory: EnvironmentFactory,
+        method: Method,
+        directory: RunDirectory | None,
+        progress: bool | None = None,
+        say: Any = None,
+    ) -> None:
+        self.config = config
+        self.factory = factory
+        self.method = method
+        self.directory = directory
+        self._tell = say
+        self._guard = InterruptGuard()
+        visible = False if config.quiet else progress
+        self._progress = Progress(visible, title=f"{config.env} {config.algo}")
+        self._started = time.perf_counter()
+        self._wall_before = 0.0
+        self._peak_before = 0
+        self._evaluations: list[tuple[int, float]] = []
+        self._logged_at = self._evaluated_at = self._saved_at = 0
+        self._save_cost = 0.0
+        self._save_time = time.perf_counter()
+        self._store: CheckpointStore | None = None
+        if directory is not None:
+            self._store = CheckpointStore(directory.checkpoints, config.keep_checkpoints)
+
+    def say(self, line: str) -> None:
+        """Tell the user, and the run's log."""
+        if self._progress.visible:
+            self._progress.say([line])
+        if self._tell is not None and not self.config.quiet:
+            self._tell(line)
+        if self.directory is not None:
+            stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+            with self.directory.log.open("a", encoding="utf-8") as file:
+                file.write(f"{stamp} {line}\n")
+
+    def run(self, buffer: Any, seeds: Any) -> TrainResult:
+        """Begin the run."""
+        return self._run(buffer, seeds, None)
+
+    def resume(self, state: dict[str, Any], admission: type | None) -> TrainResult:
+        """Go on from a checkpoint."""
+        from frugalrl.replay.buffer import ReplayBuffer
+
+        buffer = ReplayBuffer.from_state_dict(state["loop"]["buffer"], admission)
+        return self._run(buffer, None, state)
+
+    def _run(self, buffer: Any, seeds: Any, state: dict[str, Any] | None) -> TrainResult:
+        from frugalrl.agents import make_agent
+
+        config = self.config
+        with self._guard, self._progress:
+            group = make_group(
+                self.factory, config.envs, config.workers, self.method, config.worker_timeout
+            )
+            try:
+                spaces = (group.observation_space, group.action_space)
+                agent_seed = 0 if seeds is None else seeds.agent
+                agent = make_agent(agent_settings(config), *spaces, agent_seed, config.envs)
+                self._loop = TrainingLoop(config, group, agent, buffer)
+                if state is None:
+                    self._loop.begin(seeds.environments)
+                else:
+                    self._restore(state)
+                self._recorder = Recorder(config, self.directory, state)
+                try:
+                    return self._train()
+                except OSError as error:
+                    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                        raise
+                    raise self._disk_full(error) from error
+                finally:
+                    self._recorder.close()
+            finally:
+                group.close()
+
+    def _train(self) -> TrainResult:
+        loop, steps = self._loop, self.config.steps
+        assert steps is not None
+        self._duties()
+        while not loop.finished and not self._guard.triggered:
+            loop.advance(self._next_duty(), self._pause)
+            if self._progress.due:
+                self._progress.show(self._status())
+            self._duties()
+        if not self._guard.triggered:
+            self._save()
+            final = self._final_evaluation()
+            if not self._guard.triggered:
+                return self._finish(final)
+        self._save()
+        assert self._guard.signum is not None
+        where = None if self.directory is None else self.directory.path
+        if where is not None:
+            self.say(
+                f"stopped at step {loop.env_steps:,}; go on with: frugalrl train --resume {where}"
+            )
+        raise TrainingInterrupted(self._guard.signum, where)
+
+    def _pause(self) -> bool:
+        return self._guard.signum is not None or self._progress.due
+
+    def _next_duty(self) -> int:
+        config, now = self.config, self._loop.env_steps
+        assert config.steps is not None
+        every = (config.log_every, config.eval_every, config.checkpoint_every)
+        return min([config.steps] + [(now // e + 1) * e for e in every if e])
+
+    def _crossed(self, since: int, every: int | None) -> bool:
+        """Whether a multiple of `every` was reached since a step."""
+        return bool(every) and self._loop.env_steps // every > since // every  # type: ignore[operator]
+
+    def _duties(self) -> None:
+        """Do what is due between two rounds: evaluation, metrics, checkpoint."""
+        config, loop = self.config, self._loop
+        episodes = None
+        if self._crossed(self._evaluated_at, config.eval_every):
+            episodes = self._evaluate(config.eval_seed, config.eval_episodes)
+            if episodes is None:
+                return  # interrupted: stays due, and comes first when the run is resumed
+            self._evaluated_at = loop.env_steps
+            self._evaluations.append((loop.env_steps, episodes.mean))
+        ended = loop.finished and self._logged_at < loop.env_steps
+        if episodes is not None or ended or self._crossed(self._logged_at, config.log_every):
+            self._logged_at = loop.env_steps
+            self._recorder.record(loop.row(), self._wall(), episodes)
+        if self._crossed(self._saved_at, config.checkpoint_every) and self._save_is_cheap():
+            self._save()
+
+    def _evaluate(self, first_seed: int, count: int) -> Episodes | None:
+        self._progress.note(f"evaluating {count} episodes")
+        environment = self.factory.make()
+        try:
+            seeds = range(first_seed, first_seed + count)
+            policy = self._loop.agent.act_deterministic
+            return evaluate(policy, environment, seeds, stop=lambda: self._guard.triggered)
+        finally:
+            environment.close()
+
+    def _final_evaluation(self) -> Episodes | None:
+        count = self.config.final_episodes
+        return self._evaluate(self.config.final_seed, count) if count else None
+
+    def _save_is_cheap(self) -> bool:
+        since = time.perf_counter() - self._save_time
+        return self._save_cost < max(_SLOW_CHECKPOINT, _CHECKPOINT_SHARE * since)
+
+    def _save(self) -> None:
+        """Write a checkpoint of this moment."""
+        if self._store is None:
+            return
+        begun = time.perf_counter()
+        loop = self._loop
+        state = {
+            "loop": loop.state_dict(),
+            "policy": loop.agent.policy_state(),
+            "session": {
+                "evaluations": [list(pair) for pair in self._evaluations],
+                "logged_at": self._logged_at,
+                "evaluated_at": self._evaluated_at,
+            },
+            "files": self._recorder.sizes(),
+            "times": {
+                "train_seconds": loop.train_seconds,
+                "wall_seconds": self._wall(),
+                "peak_memory_bytes": self._peak(),
+            },
+        }
+        self._store.save(loop.env_steps, state)
+        self._saved_at = loop.env_steps
+        self._save_time = time.perf_counter()
+        self._save_cost = self._save_time - begun
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        loop, session, times = self._loop, state["session"], state["times"]
+        loop.load_state_dict(state["loop"])
+        loop.train_seconds = float(times["train_seconds"])
+        self._wall_before = float(times["wall_seconds"])
+        self._peak_before = int(times["peak_memory_bytes"])
+        self._evaluations = [(int(step), float(mean)) for step, mean in session["evaluations"]]
+        self._logged_at = int(session["logged_at"])
+        self._evaluated_at = int(session["evaluated_at"])
+        self._saved_at = loop.env_steps
+
+    def _finish(self, final: Episodes | None) -> TrainResult:
+        from frugalrl.agents.policy import Policy
+
+        loop = self._loop
+        state = loop.state_dict()
+        policy = loop.agent.policy_state()
+        result = TrainResult(
+            config=self.config,
+            directory=None if self.directory is None else self.directory.path,
+            policy=Policy.from_state(policy),
+            buffer=loop.buffer,
+            final=final,
+            evaluations=self._evaluations,
+            metrics=self._recorder.rows,
+            env_steps=loop.env_steps,
+            updates=loop.updates,
+            episodes=loop.episodes,
+            train_seconds=loop.train_seconds,
+            wall_seconds=self._wall(),
+            peak_memory_bytes=self._peak(),
+            fingerprint=fingerprint(state),
+        )
+        if self.directory is not None and self._store is not None:
+            save_state(self.directory.policy, policy, kind=policies.KIND, version=policies.VERSION)
+            if self.config.save_buffer:
+                loop.buffer.save(self.directory.buffer)
+            write_json(self.directory.final, result.to_dict())
+            self._store.clear()
+        return result
+
+    def _disk_full(self, error: OSError) -> StorageError:
+        newest = "none" if self._store is None else next(iter(self._store.paths()), None)
+        return StorageError(
+            f"a file of the run could not be written ({error.strerror}: {error.filename or ''}); "
+            f"the newest checkpoint is {getattr(newest, 'name', 'none')}: free some space, then "
+            "resume"
+        )
+
+    def _status(self) -> Status:
+        loop = self._loop
+        stats = loop.buffer.stats
+        last = self._evaluations[-1][1] if self._evaluations else None
+        assert self.config.steps is not None
+        return Status(
+            loop.env_steps, self.config.steps, last, stats.stored, stats.offered, loop.buffer.nbytes
+        )
+
+    def _wall(self) -> float:
+        return self._wall_before + time.perf_counter() - self._started
+
+    def _peak(self) -> int:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        # Linux counts kilobytes, macOS bytes.
+        return max(self._peak_before, peak if sys.platform == "darwin" else peak * 1024)

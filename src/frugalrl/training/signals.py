@@ -1,0 +1,50 @@
+"""SIGINT and SIGTERM: the first asks the run to save and stop, the second ends it at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class InterruptGuard:
+    """Remembers a signal while it is active, instead of letting it stop the process.
+
+    Signals only reach a program's main thread; in any other thread this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    @property
+    def triggered(self) -> bool:
+        """Whether a signal has arrived."""
+        return self.signum is not None
+
+    def __enter__(self) -> InterruptGuard:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is not None:
+            os._exit(128 + signum)
+        self.signum = signum
+        # Straight to the descriptor: a handler may interrupt a print half-way.
+        os.write(2, b"\nsaving the run, then stopping (once more: stop at once)\n")

@@ -1,0 +1,329 @@
+"""One environment or many, here or in worker processes, behind one way of stepping them."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from numpy.typing import NDArray
+
+from frugalrl.training import env_state
+from frugalrl.training.environments import Environment, EnvironmentFactory
+from frugalrl.training.errors import BrokenEnvironmentError
+
+Floats = NDArray[np.float32]
+
+
+class Step(NamedTuple):
+    """What one step of n environments gave."""
+
+    next_observations: Floats
+    """(n, d) where the actions led: at an episode's end its true last observation."""
+    rewards: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    observations: Floats
+    """(n, d) what to act on next: after an episode's end the new episode's first observation."""
+
+
+class EnvironmentGroup(Protocol):
+    """n copies of one environment, each reset as soon as its episode ends."""
+
+    count: int
+    observation_space: spaces.Box
+    action_space: spaces.Box
+
+    def reset(self, seeds: Sequence[int]) -> Floats:
+        """Begin the first episodes and give their (n, d) observations."""
+
+    def step(self, actions: Floats) -> Step:
+        """Take (n, a) actions."""
+
+    def capture(self) -> list[env_state.State]:
+        """Write every environment's state down."""
+
+    def restore(self, states: list[env_state.State]) -> list[Floats | None]:
+        """Put every environment into a captured state; gives observations where known anew."""
+
+    def close(self) -> None:
+        """Release the environments."""
+
+
+class SyncGroup:
+    """Environments stepped one after another in this process."""
+
+    def __init__(self, factory: EnvironmentFactory, count: int, method: env_state.Method) -> None:
+        self.count = count
+        self._method = method
+        self._environments = [env_state.prepare(factory, method) for _ in range(count)]
+        self.observation_space = cast("spaces.Box", self._environments[0].observation_space)
+        self.action_space = cast("spaces.Box", self._environments[0].action_space)
+        self._shape = (count, *self.observation_space.shape)
+
+    def reset(self, seeds: Sequence[int]) -> Floats:
+        """Begin the first episodes."""
+        rows = [env.reset(seed=s)[0] for env, s in zip(self._environments, seeds, strict=True)]
+        return np.array(rows, dtype=np.float32)
+
+    def step(self, actions: Floats) -> Step:
+        """Take (n, a) actions."""
+        if self.count == 1:
+            return self._step_one(actions[0])
+        final = np.empty(self._shape, dtype=np.float32)
+        current = np.empty(self._shape, dtype=np.float32)
+        rewards = np.empty(self.count)
+        terminated = np.empty(self.count, dtype=np.bool_)
+        truncated = np.empty(self.count, dtype=np.bool_)
+        for row, environment in enumerate(self._environments):
+            observation, rewards[row], terminated[row], truncated[row], _ = environment.step(
+                actions[row]
+            )
+            final[row] = observation
+            if terminated[row] or truncated[row]:
+                observation, _ = environment.reset()
+            current[row] = observation
+        return Step(final, rewards, terminated, truncated, current)
+
+    def _step_one(self, action: Floats) -> Step:
+        """Do the same for a single environment, without the loop's cost."""
+        environment = self._environments[0]
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        final = current = np.array(observation, dtype=np.float32, ndmin=2)
+        if terminated or truncated:
+            observation, _ = environment.reset()
+            current = np.array(observation, dtype=np.float32, ndmin=2)
+        return Step(
+            final,
+            np.array((reward,), dtype=np.float64),
+            np.array((terminated,), dtype=np.bool_),
+            np.array((truncated,), dtype=np.bool_),
+            current,
+        )
+
+    def capture(self) -> list[env_state.State]:
+        """Write every environment's state down."""
+        return [env_state.capture(env, self._method) for env in self._environments]
+
+    def restore(self, states: list[env_state.State]) -> list[Floats | None]:
+        """Put every environment into a captured state."""
+        pairs = zip(self._environments, states, strict=True)
+        return [_row(env_state.restore(env, state, self._method)) for env, state in pairs]
+
+    def close(self) -> None:
+        """Release the environments."""
+        for environment in self._environments:
+            environment.close()
+
+
+class AsyncGroup:
+    """Environments in worker processes, with tracebacks and a time-out.
+
+    Args:
+        factory: makes the environments, in the workers.
+        count: how many.
+        method: how their states are captured.
+        timeout: seconds after which a silent worker counts as hanging.
+    """
+
+    def __init__(
+        self,
+        factory: EnvironmentFactory,
+        count: int,
+        method: env_state.Method,
+        timeout: float = 60.0,
+    ) -> None:
+        self.count = count
+        self._timeout = timeout
+        self._stacks = tempfile.TemporaryDirectory(prefix="frugalrl-workers-")
+        stacks = Path(self._stacks.name)
+        makers = [_WorkerMaker(factory, method, i, stacks / str(i)) for i in range(count)]
+        try:
+            # Forking a process that runs JAX's threads can deadlock, so workers are spawned.
+            self._vector = AsyncVectorEnv(
+                makers, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP
+            )
+        except (EOFError, ConnectionError) as error:
+            raise BrokenEnvironmentError(
+                "an environment worker died while starting; its own message is above. "
+                "A script that trains with workers='async' must do so under "
+                "`if __name__ == '__main__':`"
+            ) from error
+        self.observation_space = cast("spaces.Box", self._vector.single_observation_space)
+        self.action_space = cast("spaces.Box", self._vector.single_action_space)
+
+    def reset(self, seeds: Sequence[int]) -> Floats:
+        """Begin the first episodes."""
+        self._vector.reset_async(seed=list(seeds))
+        observations, _ = self._wait(self._vector.reset_wait)
+        return np.array(observations, dtype=np.float32)
+
+    def step(self, actions: Floats) -> Step:
+        """Take (n, a) actions."""
+        try:
+            self._vector.step_async(actions)
+        except (BrokenPipeError, ConnectionError, AttributeError) as error:
+            raise self._crash() from error
+        result = self._wait(self._vector.step_wait)
+        observations, rewards, terminated, truncated, infos = result
+        current = np.array(observations, dtype=np.float32)
+        ended = terminated | truncated
+        if not ended.any():
+            return Step(current, rewards, terminated, truncated, current)
+        final = current.copy()
+        for row in np.flatnonzero(ended):
+            final[row] = infos["final_obs"][row]
+        return Step(final, rewards, terminated, truncated, current)
+
+    def capture(self) -> list[env_state.State]:
+        """Write every environment's state down."""
+        self._vector.call_async("capture_state")
+        return list(self._wait(self._vector.call_wait))
+
+    def restore(self, states: list[env_state.State]) -> list[Floats | None]:
+        """Put every environment into a captured state."""
+        self._vector.call_async("restore_state", states)
+        return list(self._wait(self._vector.call_wait))
+
+    def close(self) -> None:
+        """End the workers."""
+        with contextlib.suppress(Exception):
+            self._vector.close(terminate=True)
+        self._stacks.cleanup()
+
+    def _wait(self, wait: Any) -> Any:
+        try:
+            return wait(timeout=self._timeout)
+        except multiprocessing.TimeoutError as error:
+            raise self._hang() from error
+        except (EOFError, ConnectionError) as error:
+            raise self._crash() from error
+
+    def _hang(self) -> BrokenEnvironmentError:
+        """Ask the silent workers where they are, then end all of them."""
+        pipes = self._vector.parent_pipes
+        silent = [row for row, pipe in enumerate(pipes) if pipe is None or not pipe.poll(0)]
+        for row in silent:
+            process = self._vector.processes[row].pid
+            if process is not None and hasattr(faulthandler, "register"):
+                with contextlib.suppress(OSError):
+                    os.kill(process, signal.SIGUSR1)
+        time.sleep(0.2)
+        stacks = [_read(Path(self._stacks.name) / str(row)) for row in silent]
+        self.close()
+        where = "\n".join(
+            f"worker {row} was here:\n{stack}" for row, stack in zip(silent, stacks, strict=True)
+        )
+        return BrokenEnvironmentError(
+            f"environment worker {', '.join(map(str, silent))} gave no answer within "
+            f"{self._timeout:g} s (worker_timeout); {where}"
+        )
+
+    def _crash(self) -> BrokenEnvironmentError:
+        time.sleep(0.1)
+        ends = [
+            f"worker {row} ended with exit code {process.exitcode}"
+            for row, process in enumerate(self._vector.processes)
+            if not process.is_alive()
+        ]
+        self.close()
+        return BrokenEnvironmentError(f"an environment worker died: {'; '.join(ends)}")
+
+
+class _WorkerMaker:
+    """Makes the environment inside a worker; can be sent to one."""
+
+    def __init__(
+        self, factory: EnvironmentFactory, method: env_state.Method, index: int, stack: Path
+    ) -> None:
+        self._arguments = (factory, method, index, stack)
+
+    def __call__(self) -> Environment:
+        return _Worker(*self._arguments)
+
+
+class _Worker(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The outermost wrapper in a worker: full tracebacks, state, no infos to send."""
+
+    def __init__(
+        self, factory: EnvironmentFactory, method: env_state.Method, index: int, stack: Path
+    ) -> None:
+        super().__init__(env_state.prepare(factory, method))
+        self._method = method
+        self._index = index
+        self._stack = stack
+        self._started = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        self._start()
+        try:
+            return self.env.reset(seed=seed, options=options)[0], {}
+        except Exception:
+            raise self._failure() from None
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        try:
+            observation, reward, terminated, truncated, _ = self.env.step(action)
+        except Exception:
+            raise self._failure() from None
+        return observation, reward, terminated, truncated, {}
+
+    def capture_state(self) -> env_state.State:
+        return env_state.capture(self.env, self._method)
+
+    def restore_state(self, states: list[env_state.State]) -> Floats | None:
+        self._start()
+        return _row(env_state.restore(self.env, states[self._index], self._method))
+
+    def _start(self) -> None:
+        """Set the worker's signals; not in the constructor, which the main process runs too."""
+        if self._started:
+            return
+        self._started = True
+        # Ctrl-C reaches the whole group; the main process decides what it means.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if hasattr(faulthandler, "register"):
+            faulthandler.register(signal.SIGUSR1, file=self._stack.open("w"), all_threads=False)
+
+    def _failure(self) -> BrokenEnvironmentError:
+        return BrokenEnvironmentError(
+            f"environment worker {self._index} raised:\n{traceback.format_exc()}"
+        )
+
+
+def make_group(
+    factory: EnvironmentFactory,
+    count: int,
+    workers: str,
+    method: env_state.Method,
+    timeout: float,
+) -> EnvironmentGroup:
+    """Make `count` environments, in this process or in workers."""
+    if workers == "async":
+        return AsyncGroup(factory, count, method, timeout)
+    return SyncGroup(factory, count, method)
+
+
+def _row(observation: Any) -> Floats | None:
+    return None if observation is None else np.array(observation, dtype=np.float32)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").rstrip() or "(unknown)"
+    except OSError:
+        return "(unknown)"
