@@ -1,0 +1,125 @@
+"""The replay buffer as plainly as it can be written: a dictionary of transitions, one row a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from frugalrl.admission.protocol import DROP, REPLACE, STORE
+
+REFUSED = 3
+
+
+class State:
+    """One stored state; two transitions share it by holding the same object."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+        self.holders = 0
+
+    def is_bits_of(self, values: np.ndarray) -> bool:
+        return self.values.tobytes() == values.tobytes()
+
+
+@dataclass
+class Transition:
+    state: State
+    action: np.ndarray
+    reward: np.float32
+    next_state: State
+    terminated: bool
+    truncated: bool
+
+
+class SlowBuffer:
+    """Keeps what the filter admits, evicting the oldest when `capacity` is reached."""
+
+    def __init__(self, capacity: int, admission: Any, dtype: str, space: Any) -> None:
+        self.capacity = capacity
+        self.admission = admission
+        self.dtype = dtype
+        self.slots: dict[int, Transition] = {}  # in order of age, oldest first
+        self.last: dict[int, State] = {}
+        self.evicted = 0
+        self.codes: list[int] = []
+        admission.begin(space)
+
+    def cast(self, values: Any) -> np.ndarray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(values, dtype=np.float64).reshape(-1).astype(self.dtype)
+
+    def add(self, environment: int, row: tuple[Any, ...]) -> tuple[int, int]:
+        """Offer one transition; gives its code and slot."""
+        observation, action, reward, next_observation, terminated, truncated = row
+        state, next_state = self.cast(observation), self.cast(next_observation)
+        if np.asarray(action).dtype.kind == "f":
+            action = self.cast(action).astype(np.float32)
+        reward = np.float32(reward)
+        for part in (state, next_state, np.asarray(action, dtype=np.float64), reward):
+            if not np.isfinite(part).all():
+                self.last.pop(environment, None)
+                return REFUSED, -1
+        code, slot = DROP, -1
+        while True:
+            free = [len(self.slots)] if len(self.slots) < self.capacity else []
+            decisions = self.admission.offer(
+                state[np.newaxis].astype(np.float32),
+                np.array([reward]),
+                np.array(free, dtype=np.int64),
+            )
+            if len(decisions.codes):
+                code, slot = int(decisions.codes[0]), int(decisions.slots[0])
+                if code == STORE and slot == -1:
+                    slot = self.evict_oldest()
+                    self.admission.place(state.astype(np.float32), float(reward), slot)
+                if code in (STORE, REPLACE):
+                    self.remove(slot)
+                    made = self.make(
+                        environment, state, action, reward, next_state, terminated, truncated
+                    )
+                    self.slots[slot] = made  # a new key comes last: the youngest
+            if decisions.keep is not None:
+                slot = self.keep_only(decisions.keep.tolist(), slot)
+                if slot < 0 and code in (STORE, REPLACE):
+                    code = DROP
+            if len(decisions.codes):
+                return code, slot
+
+    def make(self, environment: int, state: Any, action: Any, reward: Any, next_state: Any,
+             terminated: Any, truncated: Any) -> Transition:  # fmt: skip
+        last = self.last.get(environment)
+        shared = last is not None and last.holders > 0 and last.is_bits_of(state)
+        first = last if shared else State(state)
+        second = State(next_state)
+        assert first is not None
+        first.holders += 1
+        second.holders += 1
+        self.last[environment] = second
+        return Transition(first, action, reward, second, bool(terminated), bool(truncated))
+
+    def evict_oldest(self) -> int:
+        slot = next(iter(self.slots))
+        self.remove(slot)
+        self.admission.forget(slot)
+        self.evicted += 1
+        return slot
+
+    def remove(self, slot: int) -> None:
+        gone = self.slots.pop(slot, None)
+        if gone is not None:
+            gone.state.holders -= 1
+            gone.next_state.holders -= 1
+
+    def keep_only(self, keep: list[int], slot: int) -> int:
+        for other in set(self.slots) - set(keep):
+            self.remove(other)
+        self.slots = {new: self.slots[old] for new, old in enumerate(keep)}
+        return keep.index(slot) if slot in keep else -1
+
+    @property
+    def live_states(self) -> int:
+        """How many states are kept."""
+        held = [s for t in self.slots.values() for s in (t.state, t.next_state)]
+        return len({id(s) for s in held})
