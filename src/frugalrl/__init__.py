@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from frugalrl.admission.filters import AdmitAll, RandomAdmit
     from frugalrl.admission.frugal import FrugalFilter
     from frugalrl.admission.kernels import reward_density
-    from frugalrl.admission.protocol import AdmissionFilter
-    from frugalrl.replay.buffer import Batch, ReplayBuffer
-    from frugalrl.replay.samplers import LargeBatch, Prioritized, Uniform
+    from frugalrl.admission.protocol import AdmissionFilter, Decisions
+    from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
+    from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
     from frugalrl.state_io import StateFileError
     from frugalrl.training import TrainConfig, load_policy, train
 
@@ -28,11 +28,15 @@ _HOMES = {
     "AdmissionFilter": "frugalrl.admission.protocol",
     "AdmitAll": "frugalrl.admission.filters",
     "Batch": "frugalrl.replay.buffer",
+    "BufferStats": "frugalrl.replay.buffer",
+    "Decisions": "frugalrl.admission.protocol",
     "FrugalFilter": "frugalrl.admission.frugal",
     "LargeBatch": "frugalrl.replay.samplers",
+    "Outcome": "frugalrl.replay.buffer",
     "Prioritized": "frugalrl.replay.samplers",
     "RandomAdmit": "frugalrl.admission.filters",
     "ReplayBuffer": "frugalrl.replay.buffer",
+    "Sampler": "frugalrl.replay.samplers",
     "StateFileError": "frugalrl.state_io",
     "TrainConfig": "frugalrl.training",
     "Uniform": "frugalrl.replay.samplers",
@@ -50,11 +54,15 @@ __all__ = [
     "AdmissionFilter",
     "AdmitAll",
     "Batch",
+    "BufferStats",
+    "Decisions",
     "FrugalFilter",
     "LargeBatch",
+    "Outcome",
     "Prioritized",
     "RandomAdmit",
     "ReplayBuffer",
+    "Sampler",
     "StateFileError",
     "TrainConfig",
     "Uniform",
