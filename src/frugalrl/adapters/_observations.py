@@ -38,7 +38,7 @@ class FlatObservations:
         subspaces: dict[str | None, spaces.Space[Any]] = {None: space}
         self.is_dict = isinstance(space, spaces.Dict)
         if isinstance(space, spaces.Dict):
-            subspaces = dict(space.spaces)
+            subspaces = {key: space.spaces[key] for key in space.spaces}
         lows, highs, self._parts, start = [], [], [], 0
         for key, subspace in subspaces.items():
             low, high, shape = _bounds(subspace, key)

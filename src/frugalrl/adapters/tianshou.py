@@ -8,7 +8,7 @@ collector = Collector(algorithm, training_envs, buffer)
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -33,6 +33,7 @@ _ONE_STEP_OPTIONS = {
     "save_only_last_obs": False,
     "sample_avail": False,
 }
+_NEEDED_KEYS = frozenset({"obs", "act", "rew", "terminated", "truncated", "obs_next"})
 _EPISODES = 1 << 40
 """Indices from here on are steps of episodes: (environment + 1) * _EPISODES + step."""
 
@@ -121,7 +122,7 @@ class _Admission(ReplayBuffer):
             episodes.buffer.reset(keep_statistics)
 
     def add(
-        self, batch: Batch, buffer_ids: NDArray[np.int64] | list[int] | None = None
+        self, batch: Any, buffer_ids: NDArray[np.int64] | list[int] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Offer transitions, one of each environment in `buffer_ids`.
 
@@ -156,15 +157,13 @@ class _Admission(ReplayBuffer):
         return outcome.slots, returns, lengths, starts + (np.array(environments) + 1) * _EPISODES
 
     def _as_rows(
-        self, batch: Batch, buffer_ids: NDArray[np.int64] | list[int] | None
+        self, batch: Any, buffer_ids: NDArray[np.int64] | list[int] | None
     ) -> tuple[Batch, list[int]]:
         """Copy the input into a batch with one row a transition, and say whose they are."""
         rows = Batch()
         for key in batch.get_keys():
             rows.__dict__[key] = batch[key]
-        missing = {"obs", "act", "rew", "terminated", "truncated", "obs_next"} - set(
-            rows.get_keys()
-        )
+        missing = _NEEDED_KEYS - set(rows.get_keys())
         if missing:
             raise ValueError(f"the batch has no {', '.join(sorted(missing))}")
         if buffer_ids is None and len(self._episodes) == 1 and np.ndim(rows.rew) == 0:
@@ -182,7 +181,7 @@ class _Admission(ReplayBuffer):
             for key in ("done", "terminated", "truncated"):
                 rows[key] = rows[key].astype(bool)
             if len(self._meta.get_keys()) == 0:
-                self._meta = create_value(rows, self.maxsize, stack=False)
+                self._meta = cast(Any, create_value(rows, self.maxsize, stack=False))
             else:  # a key that was not there before
                 alloc_by_keys_diff(self._meta, rows, self.maxsize, False)
             self._meta[slots] = rows
@@ -193,13 +192,17 @@ class _Admission(ReplayBuffer):
         self._meta[front] = self._meta[keep]
         self._serial[front] = self._serial[keep]
         self._serial[len(keep) :] = 0
+        moved = np.full(self.maxsize + 1, -1, dtype=np.int64)
+        moved[keep] = front
+        for episodes in self._episodes:
+            episodes.slots = moved[episodes.slots]  # -1 stays -1: the extra entry is the last
 
     def sample_indices(self, batch_size: int | None) -> NDArray[np.int64]:
         """Draw slots uniformly; 0 gives all of them, oldest first."""
         if batch_size is None:
             batch_size = len(self)
         if batch_size > 0:
-            return self._random_state.choice(len(self), batch_size)
+            return np.asarray(self._random_state.choice(len(self), batch_size))
         return self._ledger.oldest_first() if batch_size == 0 else np.array([], dtype=np.int64)
 
     def unfinished_index(self) -> NDArray[np.int64]:
@@ -207,14 +210,15 @@ class _Admission(ReplayBuffer):
         latest = [
             episodes.slots[self._still_stored(episodes, episodes.buffer.unfinished_index())]
             for episodes in self._episodes
+            if len(episodes.buffer)
         ]
-        return np.concatenate(latest)
+        return np.concatenate([np.array([], dtype=np.int64), *latest])
 
     def _still_stored(self, episodes: _Episodes, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give those of the steps that were stored and have not been overwritten since."""
         slots = episodes.slots[steps]
         there = (slots >= 0) & (self._serial[slots] == episodes.serials[steps])
-        return steps[there]
+        return np.asarray(steps[there])
 
     def get_buffer_indices(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the indices of every step of the finished episode that begins at `start`."""
@@ -224,11 +228,11 @@ class _Admission(ReplayBuffer):
         steps = buffer.get_buffer_indices(start % _EPISODES, int(buffer.last_index[0]) + 1)
         return start - start % _EPISODES + steps
 
-    def __getitem__(self, index: Any) -> Batch:
+    def __getitem__(self, index: Any) -> Any:
         episodes = self._episodes_of(index)
-        return (
-            super().__getitem__(index) if episodes is None else episodes.buffer[index % _EPISODES]
-        )
+        if episodes is not None:
+            return episodes.buffer[index % _EPISODES]
+        return super().__getitem__(index)
 
     def _episodes_of(self, index: Any) -> _Episodes | None:
         """Tell whose steps an index names, None for slots."""
@@ -264,7 +268,7 @@ class _Admission(ReplayBuffer):
         """Refuse: the filter decides about transitions that are added, in order."""
         raise NotImplementedError("add transitions one after the other, so that the filter decides")
 
-    def set_batch(self, batch: Batch) -> None:
+    def set_batch(self, batch: Any) -> None:
         """Refuse, as `update` does."""
         self.update(self)
 

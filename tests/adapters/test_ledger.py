@@ -1,0 +1,128 @@
+"""The ledger against the obvious: a list of transitions with their ages, and a phi rebuilt."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frugalrl import AdmitAll, FrugalFilter, RandomAdmit, reward_density
+from frugalrl.adapters._ledger import Ledger
+from frugalrl.replay.results import REFUSED
+
+FILTERS = {
+    "all": AdmitAll,
+    "random": lambda: RandomAdmit(0.5, seed=3),
+    "replace": lambda: FrugalFilter(warmup_steps=6, bins=3),
+    "discard": lambda: FrugalFilter(warmup_steps=6, bins=3, on_equivalent="discard"),
+    "filtered warm-up": lambda: FrugalFilter(warmup_steps=9, bins=2, warmup="filter"),
+}
+
+
+class Shelf:
+    """A storage that knows nothing but slots."""
+
+    def __init__(self, capacity, admission):
+        self.ledger = Ledger(capacity, admission)
+        self.rows = [None] * capacity
+
+    def offer(self, observations, rewards):
+        def write(rows, slots):
+            assert len(set(slots.tolist())) == len(slots)
+            for row, slot in zip(rows, slots, strict=True):
+                self.rows[slot] = (*observations[row], rewards[row])
+
+        return self.ledger.offer(observations, rewards, write, self.keep_only)
+
+    def keep_only(self, keep):
+        kept = [self.rows[slot] for slot in keep]
+        self.rows = kept + [None] * (len(self.rows) - len(kept))
+
+    def contents(self):
+        return [self.rows[slot] for slot in self.ledger.oldest_first()]
+
+
+def stream(steps, seed):
+    generator = np.random.default_rng(seed)
+    return generator.random((steps, 2)).round(1), generator.random(steps).round(1)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@settings(max_examples=15)
+@given(
+    capacity=st.integers(1, 30),
+    cuts=st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    seed=st.integers(0, 50),
+)
+def test_batches_decide_as_single_rows(name, capacity, cuts, seed):
+    batched, single = Shelf(capacity, FILTERS[name]()), Shelf(capacity, FILTERS[name]())
+    observations, rewards = stream(sum(cuts), seed)
+    start = 0
+    for cut in cuts:
+        rows = slice(start, start + cut)
+        outcome = batched.offer(observations[rows], rewards[rows])
+        for row in range(start, start + cut):
+            single.offer(observations[row : row + 1], rewards[row : row + 1])
+        for row, slot in enumerate(outcome.slots):
+            if slot >= 0:
+                expected = (*observations[start + row], rewards[start + row])
+                assert batched.rows[slot] == expected
+        start += cut
+    assert batched.contents() == single.contents()
+    assert batched.ledger.stats == single.ledger.stats
+    stats = batched.ledger.stats
+    assert stats.offered == stats.stored + stats.replaced + stats.dropped == sum(cuts)
+    assert len(batched.ledger) == stats.stored - stats.evicted
+    assert sorted(batched.ledger.oldest_first().tolist()) == list(range(len(batched.ledger)))
+
+
+def test_phi_mirrors_the_shelf_through_eviction():
+    shelf = Shelf(40, FrugalFilter(warmup_steps=10, bins=4, bounds=([0, 0], [1, 1])))
+    observations, rewards = stream(300, 1)
+    shelf.offer(observations, rewards)
+    assert shelf.ledger.stats.evicted > 0
+    assert shelf.ledger.stats.replaced > 0
+    contents = np.array(shelf.contents())
+    admission = shelf.ledger.admission
+    assert admission.stored == len(contents) == 40
+    for state in observations[:50]:
+        cell = admission.cell_ids([state])[0]
+        held = contents[admission.cell_ids(contents[:, :2]) == cell][:, 2]
+        expected = reward_density(held, 0.5) if len(held) else 0.0
+        assert admission.reward_mass(state, 0.5) == pytest.approx(expected, abs=1e-9)
+
+
+def test_refuses_what_is_not_finite_and_warns_once():
+    shelf = Shelf(10, AdmitAll())
+    observations, rewards = stream(4, 0)
+    observations[1, 0], rewards[2] = np.nan, np.inf
+    with pytest.warns(RuntimeWarning, match="NaN or infinity"):
+        outcome = shelf.offer(observations, rewards)
+    assert outcome.codes.tolist() == [1, REFUSED, REFUSED, 1]
+    assert outcome.slots.tolist() == [0, -1, -1, 1]
+    shelf.offer(observations, rewards)  # a second warning would be an error
+    assert shelf.ledger.stats.rejected_nonfinite == 4
+    assert shelf.ledger.stats.offered == 8
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_goes_on_identically_from_a_state(name):
+    observations, rewards = stream(80, 5)
+    one = Shelf(25, FILTERS[name]())
+    one.offer(observations[:40], rewards[:40])
+    other = Shelf(25, FILTERS[name]())
+    other.ledger.load_state_dict(one.ledger.state_dict())
+    other.rows = list(one.rows)
+    for shelf in (one, other):
+        shelf.offer(observations[40:], rewards[40:])
+    assert one.contents() == other.contents()
+    assert one.ledger.stats == other.ledger.stats
+
+
+def test_refuses_another_filters_state():
+    state = Ledger(5, AdmitAll()).state_dict()
+    with pytest.raises(ValueError, match="'all' with capacity 5"):
+        Ledger(5, RandomAdmit(0.5)).load_state_dict(state)
+    with pytest.raises(ValueError, match="capacity 5"):
+        Ledger(6, AdmitAll()).load_state_dict(state)
