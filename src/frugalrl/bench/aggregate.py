@@ -1,0 +1,235 @@
+"""From runs to what they say together: per task and method, and over tasks."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from frugalrl.bench import metrics, statistics
+from frugalrl.bench.results import Results, Run
+from frugalrl.bench.statistics import Comparison, Estimate, Scores
+
+BASELINE = "baseline"
+FAC = "fac"
+SMOOTHING = 5
+"""Evaluations averaged before the convergence point is looked for: a single evaluation of a few
+episodes leaves its band by chance. The paper's curves are means over a hundred episodes."""
+
+TaskKey = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """One method on one task."""
+
+    task: TaskKey
+    method: str
+    seeds: tuple[int, ...]
+    rewards: dict[int, float]
+    reward: Estimate
+    iqm: Estimate
+    reward_sd: float
+    """Standard deviation over seeds, NaN for one seed."""
+    convergence: tuple[float, ...]
+    """Convergence points of the runs that settled."""
+    against_baseline: Comparison | None
+    size: float
+    stored_share: float
+    """Stored over offered transitions."""
+    bytes: float
+    control_cost: float
+    control_cost_sd: float
+    train_seconds: float
+    memory: float
+
+    @property
+    def convergence_mean(self) -> float:
+        """Mean convergence point of the runs that settled, NaN where none did."""
+        return float(np.mean(self.convergence)) if self.convergence else math.nan
+
+
+@dataclass(frozen=True)
+class SuiteSummary:
+    """One method over all tasks, in normalised scores."""
+
+    method: str
+    tasks: int
+    iqm: Estimate
+    mean: Estimate
+    improvement: Estimate | None
+    """Probability that a run of this method beats one of the baseline's on the same task."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that tables and figures need."""
+
+    results: Results
+    methods: dict[tuple[TaskKey, str], MethodSummary]
+    over_tasks: tuple[SuiteSummary, ...]
+    scores: dict[str, dict[TaskKey, Scores]]
+    """Normalised scores by method and task."""
+    not_normalised: tuple[TaskKey, ...]
+    """Tasks left out of the normalised scores: no baseline, or no better than random actions."""
+
+    def get(self, task: TaskKey, method: str) -> MethodSummary | None:
+        """Find a method's summary on a task."""
+        return self.methods.get((task, method))
+
+    @property
+    def fewest_seeds(self) -> int:
+        """Seeds of the method with the fewest, 0 without any run."""
+        return min((len(entry.seeds) for entry in self.methods.values()), default=0)
+
+
+def generator_for(*names: str) -> np.random.Generator:
+    """Make the generator of one estimate: the same names always give the same resamples."""
+    return np.random.default_rng([2024, *(zlib.crc32(name.encode()) for name in names)])
+
+
+def summarize(results: Results) -> Summary:
+    """Aggregate all runs of a results directory."""
+    entries = {}
+    for task in results.tasks:
+        baseline = _rewards(results.select(task, BASELINE))
+        for method in results.methods:
+            runs = results.select(task, method)
+            if runs:
+                entries[task, method] = _summarize_method(task, method, runs, baseline)
+    scores, left_out = normalised_scores(results)
+    over = tuple(
+        _summarize_suite(method, scores)
+        for method in results.methods
+        if scores.get(method) and len(scores.get(BASELINE, {})) > 1
+    )
+    return Summary(results, entries, over, scores, left_out)
+
+
+def normalised_scores(
+    results: Results,
+) -> tuple[dict[str, dict[TaskKey, Scores]], tuple[TaskKey, ...]]:
+    """Scale rewards so that 0 is a uniformly random policy and 1 the baseline's mean."""
+    references = results.grid.get("random_policy", {})
+    scores: dict[str, dict[TaskKey, Scores]] = {}
+    left_out = []
+    for task in results.tasks:
+        low = references.get(task[0])
+        baseline = list(_rewards(results.select(task, BASELINE)).values())
+        high = float(np.mean(baseline)) if baseline else math.nan
+        if not isinstance(low, (int, float)) or not high > low:
+            left_out.append(task)
+            continue
+        for method in results.methods:
+            rewards = list(_rewards(results.select(task, method)).values())
+            if rewards:
+                scaled = (np.array(rewards) - low) / (high - low)
+                scores.setdefault(method, {})[task] = scaled
+    return scores, tuple(left_out)
+
+
+def _summarize_method(
+    task: TaskKey, method: str, runs: dict[int, Run], baseline: dict[int, float]
+) -> MethodSummary:
+    rewards = _rewards(runs)
+    values = list(rewards.values()) or [math.nan]
+    names = (*task, method)
+    comparison = None
+    if method != BASELINE and baseline and rewards:
+        comparison = statistics.compare_means(
+            rewards, baseline, generator_for(*names, "difference")
+        )
+    points = [metrics.convergence_point(*run.curve, window=SMOOTHING) for run in runs.values()]
+    costs = [run.number("control_cost") for run in runs.values()]
+    return MethodSummary(
+        task=task,
+        method=method,
+        seeds=tuple(runs),
+        rewards=rewards,
+        reward=statistics.estimate_mean(values, generator_for(*names, "mean")),
+        iqm=statistics.estimate_iqm(values, generator_for(*names, "iqm")),
+        reward_sd=_sd(values),
+        convergence=tuple(point for point in points if point is not None),
+        against_baseline=comparison,
+        size=_mean(runs, lambda run: run.number("size")),
+        stored_share=_mean(runs, _stored_share),
+        bytes=_mean(runs, lambda run: run.number("buffer_bytes")),
+        control_cost=_finite_mean(costs),
+        control_cost_sd=_sd(costs),
+        train_seconds=_mean(runs, lambda run: run.number("train_seconds")),
+        memory=_mean(runs, lambda run: run.number("peak_memory_bytes")),
+    )
+
+
+def _summarize_suite(method: str, scores: dict[str, dict[TaskKey, Scores]]) -> SuiteSummary:
+    mine, baseline = scores[method], scores[BASELINE]
+    shared = [task for task in mine if task in baseline]
+    tasks = [mine[task] for task in shared]
+    improvement = None
+    if method != BASELINE:
+        improvement = statistics.estimate_improvement(
+            tasks, [baseline[task] for task in shared], generator_for("suite", method, "better")
+        )
+    return SuiteSummary(
+        method=method,
+        tasks=len(shared),
+        iqm=statistics.stratified_bootstrap(
+            tasks, statistics.pooled_iqm, generator_for("suite", method, "iqm")
+        ),
+        mean=statistics.stratified_bootstrap(
+            tasks, statistics.pooled_mean, generator_for("suite", method, "mean")
+        ),
+        improvement=improvement,
+    )
+
+
+def unequal_seeds(summary: Summary) -> list[str]:
+    """Name the tasks whose methods have different seeds, and the methods that stand out."""
+    notes = []
+    for task in summary.results.tasks:
+        entries = [entry for (key, _), entry in summary.methods.items() if key == task]
+        usual, _ = Counter(entry.seeds for entry in entries).most_common(1)[0]
+        odd = [f"{entry.method} {len(entry.seeds)}" for entry in entries if entry.seeds != usual]
+        if odd:
+            name = f"{task[0]} ({task[1].upper()})"
+            notes.append(f"{name}: {', '.join(odd)}, the others {len(usual)}")
+    return notes
+
+
+def buffer_mean(runs: dict[int, Run], *keys: str) -> float:
+    """Average a measure of the final buffers over seeds, by its path in the run's summary."""
+
+    def measure(run: Run) -> float:
+        found: object = run.buffer
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return float(found) if isinstance(found, (int, float)) else math.nan
+
+    return _mean(runs, measure)
+
+
+def _rewards(runs: dict[int, Run]) -> dict[int, float]:
+    return {seed: run.reward for seed, run in runs.items() if math.isfinite(run.reward)}
+
+
+def _mean(runs: dict[int, Run], measure: Callable[[Run], float]) -> float:
+    return _finite_mean([measure(run) for run in runs.values()])
+
+
+def _stored_share(run: Run) -> float:
+    offered = run.number("offered")
+    return run.number("stored") / offered if offered > 0 else math.nan
+
+
+def _finite_mean(values: Sequence[float]) -> float:
+    finite = [value for value in values if math.isfinite(value)]
+    return float(np.mean(finite)) if finite else math.nan
+
+
+def _sd(values: Sequence[float]) -> float:
+    finite = [value for value in values if math.isfinite(value)]
+    return float(np.std(finite, ddof=1)) if len(finite) > 1 else math.nan

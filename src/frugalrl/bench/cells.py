@@ -1,0 +1,157 @@
+"""Cells of a grid: one run each, with its settings, its directory and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.suites import Suite, Task
+
+CELL_FILE = "cell.json"
+DONE_FILE = "done.json"
+ERROR_FILE = "error.txt"
+RUN_DIRECTORY = "run"
+_WARMUP_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a task, a method, a seed, and every setting that is not a default."""
+
+    env: str
+    algo: str
+    method: str
+    seed: int
+    steps: int
+    settings: Mapping[str, Any]
+    needs: str | None = None
+    label: str = ""
+
+    @property
+    def task(self) -> tuple[str, str]:
+        """What is learned, and by which algorithm."""
+        return self.env, self.algo
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        return f"{self.env} {self.algo} {self.method} seed {self.seed}"
+
+    @property
+    def path(self) -> Path:
+        """Directory of this cell below the results directory."""
+        env = re.sub(r"[^\w.+-]", "_", self.env)
+        return Path("cells") / env / self.algo / self.method / f"seed-{self.seed}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of everything that decides the run's outcome."""
+        values = self.to_json()
+        del values["label"]
+        content = json.dumps(values, sort_keys=True).encode()
+        return hashlib.sha256(content).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the cell as JSON values."""
+        return {
+            "env": self.env,
+            "algo": self.algo,
+            "method": self.method,
+            "seed": self.seed,
+            "steps": self.steps,
+            "settings": dict(self.settings),
+            "needs": self.needs,
+            "label": self.label,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Cell:
+        """Make a cell from `to_json`'s values."""
+        return cls(**{key: values[key] for key in cls.__dataclass_fields__})
+
+
+def expand(suite: Suite, scale: float = 1.0) -> list[Cell]:
+    """List a suite's cells: for each task and seed, FAC before the controls that need it.
+
+    Args:
+        suite: What to run.
+        scale: Multiplies the length of every run, with its random start and the filter's warm-up.
+    """
+    if not 0.0 < scale <= 1.0:
+        raise BenchError(f"scale={scale} must be above 0 and at most 1")
+    cells = []
+    for task in suite.tasks:
+        for seed in suite.seeds:
+            names = sorted(suite.methods, key=lambda name: suite.method(name).needs is not None)
+            cells += [make_cell(suite, task, name, seed, scale) for name in names]
+    return cells
+
+
+def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: float = 1.0) -> Cell:
+    """Combine what suite, task and method set, the method having the last word."""
+    from frugalrl.training.presets import defaults, find_preset
+
+    method = suite.method(method_name)
+    settings = {**suite.settings, **task.settings}
+    if method.frugal:
+        settings.update(suite.frugal)
+    settings.update(method.settings)
+    preset = {} if settings.get("preset") == "none" else find_preset(task.env, task.algo)
+    steps = task.steps or preset.get("steps")
+    if steps is None:
+        raise BenchError(
+            f"{task.name} has no preset, so its length is unknown: set steps, or pass --steps"
+        )
+    if scale < 1.0:
+        steps = max(1, round(steps * scale))
+        start = {**defaults(task.algo), **preset, **settings}["learning_starts"]
+        settings["learning_starts"] = round(start * scale)
+        if method.frugal:
+            warmup = settings.get("fac_warmup_steps", _WARMUP_STEPS)
+            settings["fac_warmup_steps"] = max(1, round(warmup * scale))
+    settings.setdefault("eval_every", max(1, steps // suite.evaluations))
+    return Cell(
+        task.env,
+        task.algo,
+        method.name,
+        seed,
+        steps,
+        dict(sorted(settings.items())),
+        method.needs,
+        method.label,
+    )
+
+
+def command(cell: Cell, derived: Mapping[str, Any], out: str) -> str:
+    """Write the shell command that makes the same run."""
+    words = ["frugalrl", "train", cell.env, "--algo", cell.algo, "--steps", str(cell.steps)]
+    words += ["--seed", str(cell.seed)]
+    for name, value in {**cell.settings, **derived}.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is False:
+            words.append(f"--no-{name.replace('_', '-')}")
+        elif isinstance(value, Mapping):
+            words += [flag, json.dumps(value)]
+        elif isinstance(value, (list, tuple)):
+            words += [flag, *map(str, value)]
+        else:
+            words += [flag, str(value)]
+    return shlex.join([*words, "--out", out])
+
+
+def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Say in which settings two cells differ."""
+    first = {**old, **dict(old.get("settings", {}))}
+    second = {**new, **dict(new.get("settings", {}))}
+    keys = [key for key in sorted({*first, *second}) if key != "settings"]
+    changed = [key for key in keys if first.get(key) != second.get(key)]
+    return ", ".join(f"{key} was {first.get(key)!r}, is {second.get(key)!r}" for key in changed)

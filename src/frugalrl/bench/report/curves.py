@@ -1,0 +1,58 @@
+"""Curves over seeds, shared by the report's figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+from frugalrl.bench import metrics
+from frugalrl.bench.aggregate import Summary, TaskKey, generator_for
+from frugalrl.bench.report.figure import Line, Numbers
+from frugalrl.bench.statistics import MIN_SEEDS_FOR_INTERVAL
+
+
+def slug(task: TaskKey) -> str:
+    """Name a task in ids and file names."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{task[0]}-{task[1]}".lower()).strip("-")
+
+
+def reward_curves(
+    summary: Summary,
+    task: TaskKey,
+    names: Iterable[str],
+    labels: dict[str, str] | None = None,
+    colors: dict[str, str] | None = None,
+) -> list[Line]:
+    """Draw the mean evaluation reward of some methods, with bands where seeds allow."""
+    lines = []
+    for name in names:
+        runs = summary.results.select(task, name)
+        grid, values = metrics.mean_curve([run.curve for run in runs.values()])
+        if not grid.size:
+            continue
+        method = summary.results.method(name)
+        low, high = _band(values, generator_for(*task, name, "curve"))
+        label = (labels or {}).get(name, method.label)
+        color = (colors or {}).get(name, method.color)
+        dash = method.dash if colors is None else "solid"
+        lines.append(Line(label, grid, values.mean(axis=0), color, dash, low, high))
+    return lines
+
+
+def _band(
+    values: Numbers, generator: np.random.Generator
+) -> tuple[Numbers, Numbers] | tuple[None, None]:
+    """Bootstrap the mean over runs at every step, the same runs redrawn for all steps."""
+    runs = values.shape[0]
+    if runs < MIN_SEEDS_FOR_INTERVAL:
+        return None, None
+    weights = generator.multinomial(runs, np.full(runs, 1 / runs), size=2_000) / runs
+    low, high = np.percentile(weights @ values, [2.5, 97.5], axis=0)
+    return np.asarray(low), np.asarray(high)
+
+
+def plain_methods(summary: Summary) -> list[str]:
+    """Give the methods that are no variants of a parameter: those have figures of their own."""
+    return [name for name in summary.results.methods if "@" not in name]

@@ -1,0 +1,232 @@
+"""Figures as data: described once, drawn by Plotly in the report and as SVG beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Numbers = NDArray[np.float64]
+_PLOTLY_DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve, with a band where its uncertainty is known."""
+
+    name: str
+    x: Numbers
+    y: Numbers
+    color: str
+    dash: str = "solid"
+    low: Numbers | None = None
+    high: Numbers | None = None
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar for each of the figure's categories, with whiskers where there is an interval."""
+
+    name: str
+    values: Numbers
+    color: str
+    low: Numbers | None = None
+    high: Numbers | None = None
+
+
+@dataclass(frozen=True)
+class Dots:
+    """One category's values as dots, beside their mean and its interval."""
+
+    name: str
+    category: str
+    values: Numbers
+    mean: float
+    color: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Counts on a regular grid, drawn on a logarithmic colour scale."""
+
+    counts: NDArray[np.int64]
+    """Shape (rows along y, columns along x)."""
+    x_edges: Numbers
+    y_edges: Numbers
+    largest: int
+    """Count drawn in the darkest colour, so that figures side by side can share a scale."""
+
+
+Trace = Line | Bars | Dots | Heat
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One set of axes."""
+
+    id: str
+    title: str
+    x_title: str
+    y_title: str
+    traces: Sequence[Trace]
+    caption: str = ""
+    categories: Sequence[str] = ()
+    """Names below the bars."""
+    y_scale: Literal["linear", "log"] = "linear"
+    group: str = ""
+    """Section of the report."""
+    y_zero: bool = False
+    """Let the y axis begin at zero."""
+
+    def to_plotly(self) -> dict[str, Any]:
+        """Give `data` and `layout` for Plotly; colours of text and grid are the page's."""
+        data: list[dict[str, Any]] = []
+        for trace in self.traces:
+            if isinstance(trace, Line):
+                data += _plotly_line(trace)
+            elif isinstance(trace, Bars):
+                data.append(_plotly_bars(trace, self.categories))
+            elif isinstance(trace, Dots):
+                data += _plotly_dots(trace)
+            else:
+                data.append(_plotly_heat(trace))
+        layout = {
+            "xaxis": {"title": {"text": self.x_title}},
+            "yaxis": {"title": {"text": self.y_title}, "type": self.y_scale},
+            "barmode": "group",
+            "showlegend": sum(isinstance(trace, Line | Bars) for trace in self.traces) > 1,
+        }
+        if self.y_zero and self.y_scale == "linear":
+            layout["yaxis"]["rangemode"] = "tozero"  # type: ignore[index]
+        return {"data": data, "layout": layout}
+
+
+def rounded(values: ArrayLike, digits: int = 5) -> list[float | int | None]:
+    """Keep some significant digits, which halves a report's size; NaN becomes null."""
+    return [_round(float(value), digits) for value in np.asarray(values).ravel()]
+
+
+def _round(value: float, digits: int) -> float | int | None:
+    if not np.isfinite(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short == int(short) else short
+
+
+def faint(color: str, opacity: float) -> str:
+    """Give `#rrggbb` with an opacity, as CSS."""
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+def _plotly_line(trace: Line) -> list[dict[str, Any]]:
+    x = rounded(trace.x)
+    line = {"color": trace.color, "width": 2, "dash": _PLOTLY_DASH.get(trace.dash, "solid")}
+    shown: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines" if len(x) > 1 else "markers",
+        "name": trace.name,
+        "x": x,
+        "y": rounded(trace.y),
+        "line": line,
+        "marker": {"color": trace.color},
+        "legendgroup": trace.name,
+    }
+    if trace.low is None or trace.high is None or len(x) < 2:
+        return [shown]
+    band = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": trace.name,
+        "x": x + x[::-1],
+        "y": rounded(trace.high) + rounded(trace.low)[::-1],
+        "fill": "toself",
+        "fillcolor": faint(trace.color, 0.16),
+        "line": {"width": 0, "color": trace.color},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "legendgroup": trace.name,
+    }
+    return [band, shown]
+
+
+def _plotly_bars(trace: Bars, categories: Sequence[str]) -> dict[str, Any]:
+    bars: dict[str, Any] = {
+        "type": "bar",
+        "name": trace.name,
+        "x": list(categories),
+        "y": rounded(trace.values),
+        "marker": {"color": trace.color},
+    }
+    if trace.low is not None and trace.high is not None:
+        bars["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": rounded(trace.high - trace.values),
+            "arrayminus": rounded(trace.values - trace.low),
+            "thickness": 1.2,
+            "width": 3,
+        }
+    return bars
+
+
+def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
+    seeds = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{trace.name}, seeds",
+        "x": [trace.category] * trace.values.size,
+        "y": rounded(trace.values),
+        "marker": {"color": faint(trace.color, 0.45), "size": 7},
+    }
+    mean: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"{trace.name}, mean",
+        "x": [trace.category],
+        "y": rounded([trace.mean]),
+        "marker": {"color": trace.color, "size": 11, "symbol": "diamond"},
+    }
+    if trace.low is not None and trace.high is not None:
+        mean["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": rounded([trace.high - trace.mean]),
+            "arrayminus": rounded([trace.mean - trace.low]),
+            "thickness": 2,
+            "width": 6,
+            "color": trace.color,
+        }
+    return [seeds, mean]
+
+
+def _plotly_heat(trace: Heat) -> dict[str, Any]:
+    counts = trace.counts.astype(np.float64)
+    logs = np.log10(counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+    top = float(np.log10(max(trace.largest, 2)))
+    ticks = [10**power for power in range(int(top) + 1)]
+    return {
+        "type": "heatmap",
+        "x": rounded((trace.x_edges[1:] + trace.x_edges[:-1]) / 2),
+        "y": rounded((trace.y_edges[1:] + trace.y_edges[:-1]) / 2),
+        "z": [rounded(row, 3) for row in logs],
+        "customdata": [[int(count) for count in row] for row in trace.counts],
+        "hovertemplate": "%{customdata} transitions<extra></extra>",
+        "zmin": 0,
+        "zmax": top,
+        "colorscale": [[0, HEAT_COLORS[0]], [0.5, HEAT_COLORS[1]], [1, HEAT_COLORS[2]]],
+        "colorbar": {
+            "thickness": 10,
+            "tickvals": [float(np.log10(tick)) for tick in ticks],
+            "ticktext": [f"{tick:,}" for tick in ticks],
+        },
+    }
+
+
+HEAT_COLORS = ("#a8d0f5", "#2166d1", "#0b2350")
+"""From few transitions to many; both ends stand out from white and from black."""

@@ -1,0 +1,209 @@
+"""Tables as data, written as HTML, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from frugalrl.bench.statistics import Estimate
+
+PUBLISHED_BELOW = "paper"
+"""Below a row's name: the second line of the row is the paper's."""
+
+_MINUS = "\N{MINUS SIGN}"
+_NONE = "\N{EN DASH}"
+_TEX_SIGNS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        _MINUS: "$-$",
+        _NONE: "--",
+        "Δ": r"$\Delta$",
+        "ζ": r"$\zeta$",
+        "λ": r"$\lambda$",
+        "κ": r"$\kappa$",
+        "²": r"$^2$",
+        "±": r"$\pm$",
+        "→": r"$\rightarrow$",
+        "×": r"$\times$",
+        "…": r"\ldots{}",
+        "|": r"\textbar{}",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: our number, the published one below it, and what to sort by."""
+
+    text: str
+    value: float | str | None = None
+    published: str | None = None
+    emphasis: str = ""
+    """`good`, `bad` or nothing: how the entry is coloured."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's heading and what it means."""
+
+    label: str
+    about: str = ""
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table whose rows have one entry a column."""
+
+    id: str
+    title: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Entry]]
+    section: str = ""
+    folded: bool = field(default=False)
+    """Whether the report shows it only when asked."""
+
+
+def number(value: float, digits: int = 2, *, sign: bool = False) -> Entry:
+    """Show a number, a dash where there is none."""
+    if not math.isfinite(value):
+        return Entry(_NONE)
+    return Entry(show(value, digits, sign=sign), value)
+
+
+def show(value: float, digits: int = 2, *, sign: bool = False) -> str:
+    """Write a number with thousands separated and a real minus."""
+    if not math.isfinite(value):
+        return _NONE
+    text = f"{value:{'+' if sign else ''},.{digits}f}"
+    if float(text.replace(",", "")) == 0.0:
+        text = text.lstrip("+-")
+    return text.replace("-", _MINUS)
+
+
+def p_value(value: float) -> Entry:
+    """Show a p-value; very small ones are not worth their digits."""
+    return Entry("<0.001", value) if value < 0.001 else number(value, 3)
+
+
+def show_interval(estimate: Estimate, digits: int = 2, *, sign: bool = False) -> str:
+    """Write an estimate with its interval if it has one."""
+    text = show(estimate.value, digits, sign=sign)
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f"{text} [{show(estimate.low, digits)}, {show(estimate.high, digits)}]"
+
+
+def digits_for(*values: float) -> int:
+    """Choose decimals so that about four figures are shown."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return 1 if largest >= 100 else 2
+
+
+def to_html(table: Table) -> str:
+    """Write a table whose columns can be sorted."""
+    head = "".join(
+        f'<th scope="col"{_heading(column)}><button type="button">{escape(column.label)}'
+        f'<span class="arrow" aria-hidden="true"></span></button></th>'
+        for column in table.columns
+    )
+    body = "".join(
+        f"<tr>{''.join(_html_entry(e, c, i) for i, (e, c) in enumerate(_pairs(table, row)))}</tr>\n"
+        for row in table.rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">'
+        f'<table id="{escape(table.id)}" class="sortable"><thead><tr>{head}</tr></thead>'
+        f"<tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def to_markdown(table: Table) -> str:
+    """Write a table in Markdown, published numbers in brackets."""
+    lines = [
+        f"## {table.title}",
+        "",
+        table.caption,
+        "",
+        "| " + " | ".join(markdown_text(column.label) for column in table.columns) + " |",
+        "|" + "|".join("--:" if column.numeric else ":--" for column in table.columns) + "|",
+    ]
+    for row in table.rows:
+        cells = [markdown_text(_with_published(entry, "(paper {})")) for entry in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def to_latex(table: Table) -> str:
+    """Write a table for LaTeX's booktabs."""
+    columns = "".join("r" if column.numeric else "l" for column in table.columns)
+    heads = " & ".join(_tex(column.label) for column in table.columns)
+    rows = [
+        " & ".join(_tex(_with_published(entry, "({})")) for entry in row) + r" \\"
+        for row in table.rows
+    ]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"  \centering\small",
+            rf"  \caption{{{_tex(table.title)}. {_tex(table.caption)}}}",
+            rf"  \label{{tab:{table.id}}}",
+            rf"  \begin{{tabular}}{{{columns}}}",
+            r"    \toprule",
+            f"    {heads} \\\\",
+            r"    \midrule",
+            *(f"    {row}" for row in rows),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _pairs(table: Table, row: Sequence[Entry]) -> list[tuple[Entry, Column]]:
+    return list(zip(row, table.columns, strict=True))
+
+
+def _html_entry(entry: Entry, column: Column, index: int) -> str:
+    tag = 'th scope="row"' if index == 0 else "td"
+    names = [name for name in ("num" if column.numeric else "", entry.emphasis) if name]
+    css = f' class="{" ".join(names)}"' if names else ""
+    value = "" if entry.value is None else str(entry.value)
+    below = f"<small>{escape(entry.published)}</small>" if entry.published is not None else ""
+    return (
+        f'<{tag}{css} data-value="{escape(value)}">{escape(entry.text)}{below}</{tag.split()[0]}>'
+    )
+
+
+def _heading(column: Column) -> str:
+    css = ' class="num"' if column.numeric else ""
+    return css + (f' title="{escape(column.about)}"' if column.about else "")
+
+
+def _with_published(entry: Entry, form: str) -> str:
+    if entry.published in (None, PUBLISHED_BELOW):
+        return entry.text
+    return f"{entry.text} {form.format(entry.published)}"
+
+
+def markdown_text(text: str) -> str:
+    """Escape what Markdown or HTML would take for markup."""
+    escaped = escape(text, quote=False).replace("|", "\\|")
+    return escaped.replace("[", "\\[").replace("]", "\\]").replace("\n", " ")
+
+
+def _tex(text: str) -> str:
+    return text.translate(_TEX_SIGNS)

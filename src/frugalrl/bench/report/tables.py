@@ -1,0 +1,216 @@
+"""The report's tables: what the paper does not have, and the list of all."""
+
+from __future__ import annotations
+
+import math
+
+from frugalrl.bench import metrics
+from frugalrl.bench.aggregate import BASELINE, MethodSummary, Summary, buffer_mean
+from frugalrl.bench.report import paper_tables
+from frugalrl.bench.report.paper_tables import TASK, task_name
+from frugalrl.bench.report.table import (
+    Column,
+    Entry,
+    Table,
+    digits_for,
+    number,
+    p_value,
+    show,
+    show_interval,
+)
+
+
+def all_tables(summary: Summary) -> list[Table]:
+    """Make every table that these results can fill, in the report's order."""
+    tables = [
+        methods_table(summary),
+        over_tasks_table(summary),
+        paper_tables.full_table(summary),
+        paper_tables.control_cost_table(summary),
+        paper_tables.laber_table(summary),
+        paper_tables.benchmarks_table(summary),
+        resources_table(summary),
+        theorems_table(summary),
+        paper_tables.published_table(summary),
+        paper_tables.misprints_table(),
+    ]
+    return [table for table in tables if table is not None and table.rows]
+
+
+def methods_table(summary: Summary) -> Table:
+    """Rewards of every method on every task, with intervals and the difference from baseline."""
+    rows = []
+    for (task, name), entry in summary.methods.items():
+        baseline = summary.get(task, BASELINE)
+        digits = digits_for((baseline or entry).reward.value)
+        difference, chance = Entry("–"), Entry("–")
+        if entry.against_baseline is not None:
+            found = entry.against_baseline.difference
+            emphasis = ("good" if found.value > 0 else "bad") if found.excludes(0.0) else ""
+            text = show_interval(found, digits, sign=True)
+            difference = Entry(text, found.value, emphasis=emphasis)
+            if entry.against_baseline.welch_p is not None:
+                chance = p_value(entry.against_baseline.welch_p)
+        rows.append(
+            [
+                Entry(task_name(task), task_name(task)),
+                Entry(summary.results.method(name).label, name),
+                number(len(entry.seeds), 0),
+                Entry(show_interval(entry.reward, digits), entry.reward.value),
+                Entry(show_interval(entry.iqm, digits), entry.iqm.value),
+                difference,
+                chance,
+                _settled(entry),
+            ]
+        )
+    return Table(
+        "methods",
+        "Final reward of every method",
+        "Mean and interquartile mean over seeds of the final policy's reward, with 95 % bootstrap "
+        "intervals where there are at least three seeds. The difference from the baseline is "
+        "paired by seed where the seeds are the same; p is Welch's, two-sided. Convergence: mean "
+        "step of the runs that settled, and how many did.",
+        [
+            TASK,
+            Column("Method", numeric=False),
+            Column("Seeds"),
+            Column("Mean reward"),
+            Column("IQM"),
+            Column("vs baseline", "difference of the means; more is better"),
+            Column("p", "Welch's test"),
+            Column("Convergence", "mean convergence point and number of runs that settled"),
+        ],
+        rows,
+        "rewards",
+    )
+
+
+def over_tasks_table(summary: Summary) -> Table | None:
+    """Normalised scores over tasks; None for a single task."""
+    if not summary.over_tasks:
+        return None
+    rows = []
+    for entry in summary.over_tasks:
+        better = Entry("–")
+        if entry.improvement is not None:
+            found = entry.improvement
+            emphasis = ("good" if found.value > 0.5 else "bad") if found.excludes(0.5) else ""
+            better = Entry(show_interval(found), found.value, emphasis=emphasis)
+        rows.append(
+            [
+                Entry(summary.results.method(entry.method).label, entry.method),
+                number(entry.tasks, 0),
+                Entry(show_interval(entry.iqm), entry.iqm.value),
+                Entry(show_interval(entry.mean), entry.mean.value),
+                better,
+            ]
+        )
+    return Table(
+        "over-tasks",
+        "Over all tasks",
+        "Scores are scaled so that 0 is a uniformly random policy and 1 the baseline's mean on "
+        "the same task. Intervals from a bootstrap stratified by task.",
+        [
+            Column("Method", numeric=False),
+            Column("Tasks"),
+            Column("IQM"),
+            Column("Mean"),
+            Column("P(better than baseline)", "probability of improvement; 0.5 is no difference"),
+        ],
+        rows,
+        "rewards",
+    )
+
+
+def resources_table(summary: Summary) -> Table:
+    """Tabulate buffer, bytes, memory and time of every method."""
+    rows = []
+    for (task, name), entry in summary.methods.items():
+        baseline = summary.get(task, BASELINE)
+        cut = metrics.buffer_cut(baseline.size, entry.size) if baseline else math.nan
+        slower = entry.train_seconds / baseline.train_seconds - 1 if baseline else math.nan
+        rows.append(
+            [
+                Entry(task_name(task), task_name(task)),
+                Entry(summary.results.method(name).label, name),
+                number(entry.size, 0),
+                number(cut, 1),
+                number(100 * entry.stored_share, 1),
+                number(entry.bytes / 1e6, 2),
+                number(entry.memory / 1e6, 0),
+                number(entry.train_seconds, 1),
+                Entry("–") if name == BASELINE else number(100 * slower, 1, sign=True),
+            ]
+        )
+    return Table(
+        "resources",
+        "Buffer, memory and time",
+        "Means over seeds. Stored counts transitions that took a new slot; a replacement takes "
+        "none. Memory is the peak of the whole process. Training time is without evaluation.",
+        [
+            TASK,
+            Column("Method", numeric=False),
+            Column("Buffer", "transitions at the end"),
+            Column("Cut %", "against the baseline"),
+            Column("Stored %", "of the transitions offered"),
+            Column("Buffer MB"),
+            Column("Peak memory MB"),
+            Column("Training s"),
+            Column("Time %", "against the baseline"),
+        ],
+        rows,
+        "resources",
+    )
+
+
+def theorems_table(summary: Summary) -> Table:
+    """Tabulate what the theorems speak of, measured on the final buffers."""
+    rows = []
+    for task, name in summary.methods:
+        runs = summary.results.select(task, name)
+        limit = buffer_mean(runs, "measures", "entropy_limit")
+        if not math.isfinite(limit):
+            continue
+        rows.append(
+            [
+                Entry(task_name(task), task_name(task)),
+                Entry(summary.results.method(name).label, name),
+                number(buffer_mean(runs, "cells"), 0),
+                number(buffer_mean(runs, "minibatch", "zeta"), 1),
+                number(buffer_mean(runs, "minibatch", "factor"), 2),
+                number(buffer_mean(runs, "minibatch", "pair_factor"), 3),
+                number(buffer_mean(runs, "measures", "surplus"), 0),
+                number(buffer_mean(runs, "measures", "entropy"), 3),
+                number(limit, 3),
+                number(buffer_mean(runs, "measures", "gap"), 3),
+            ]
+        )
+    return Table(
+        "theorems",
+        "What the theorems speak of, measured",
+        "Two transitions are equivalent in the same cell and the same reward bin, 2β wide. ζ: "
+        "surplus equivalents in a minibatch; the factor (b + ζ² + ζ)/b assumes that they all "
+        "repeat one element, the pair factor (b + equivalent pairs)/b does not. λ: surplus "
+        "equivalents in the buffer. Entropy over classes in nats, against log m.",
+        [
+            TASK,
+            Column("Method", numeric=False),
+            Column("Cells"),
+            Column("ζ", "mean over 200 minibatches"),
+            Column("Factor", "(b + ζ² + ζ)/b"),
+            Column("Pair factor"),
+            Column("λ"),
+            Column("Entropy"),
+            Column("log m"),
+            Column("Gap"),
+        ],
+        rows,
+        "theorems",
+    )
+
+
+def _settled(entry: MethodSummary) -> Entry:
+    count = f"{len(entry.convergence)} of {len(entry.seeds)}"
+    if not entry.convergence:
+        return Entry(f"– ({count})")
+    return Entry(f"{show(entry.convergence_mean, 0)} ({count})", entry.convergence_mean)

@@ -1,0 +1,174 @@
+"""What the results say, in two sentences, and what weakens them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from frugalrl.bench.aggregate import (
+    BASELINE,
+    FAC,
+    MethodSummary,
+    Summary,
+    generator_for,
+    unequal_seeds,
+)
+from frugalrl.bench.report.paper_tables import task_name
+from frugalrl.bench.report.table import digits_for, show, show_interval
+from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, Estimate, compare_means
+
+_CONTROLS = {"random": "random dropping at the same rate", "small": "a ring of the same size"}
+
+
+def verdict(summary: Summary) -> str:
+    """Say in two sentences what FAC did against the baseline, and whether controls did as well."""
+    if not summary.methods:
+        problems = summary.results.problems
+        failed = sum(problem.state == "failed" for problem in problems)
+        return (
+            f"None of the {len(problems)} runs of this grid has a result: {failed} failed, "
+            f"{len(problems) - failed} did not finish. There is nothing to compare; what went "
+            "wrong is listed below."
+        )
+    pairs = [
+        (fac, baseline)
+        for task in summary.results.tasks
+        if (fac := summary.get(task, FAC)) and (baseline := summary.get(task, BASELINE))
+    ]
+    if not pairs:
+        return (
+            f"These results hold {len(summary.results.runs)} runs of "
+            f"{', '.join(summary.results.methods)}, but not both FAC and its baseline on one "
+            "task, so they cannot compare the two. " + _strength(summary)
+        )
+    first = _one_task(*pairs[0]) if len(pairs) == 1 else _many_tasks(summary, pairs)
+    return f"{first} {_controls(summary, pairs)}"
+
+
+def warnings(summary: Summary) -> list[str]:
+    """List what a reader must know before believing a number."""
+    notes = []
+    if 0 < summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
+        notes.append(
+            f"Some method has only {_seeds(summary.fewest_seeds)}: no interval is shown for it, "
+            "and nothing can be concluded from it."
+        )
+    elif 0 < summary.fewest_seeds < FEW_SEEDS:
+        notes.append(
+            f"The evidence is weak: {_seeds(summary.fewest_seeds)} a method, fewer than "
+            f"{FEW_SEEDS}. Intervals from so few seeds are too narrow."
+        )
+    unequal = unequal_seeds(summary)
+    if unequal:
+        notes.append(
+            "Methods have different seeds, so their differences are not paired: "
+            + "; ".join(unequal)
+            + "."
+        )
+    problems = summary.results.problems
+    if problems:
+        states = dict.fromkeys(problem.state for problem in problems)
+        counts = ", ".join(f"{sum(p.state == s for p in problems)} {s}" for s in states)
+        total = len(problems) + len(summary.results.runs)
+        notes.append(f"{len(problems)} of {total} runs have no result: {counts}.")
+    if summary.over_tasks and summary.not_normalised:
+        left = ", ".join(task_name(task) for task in summary.not_normalised)
+        notes.append(f"Left out of the scores over tasks, for want of a reference: {left}.")
+    commits = {str(run.done.get("commit")) for run in summary.results.runs}
+    if len(commits) > 1:
+        notes.append(f"The runs come from {len(commits)} different versions of the code.")
+    return notes
+
+
+def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
+    share = 100.0 * fac.size / baseline.size if baseline.size else math.nan
+    text = (
+        f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} FAC ended with {show(share, 0)} % "
+        f"of the baseline's transitions"
+    )
+    if fac.against_baseline is None:
+        return f"{text}."
+    difference = fac.against_baseline.difference
+    digits = digits_for(baseline.reward.value)
+    text += f", and its final reward differs by {show_interval(difference, digits, sign=True)}"
+    return f"{text}: {_judge(difference, 0.0, 'higher', 'lower', 'no difference can be seen')}."
+
+
+def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
+    shares = [100.0 * fac.size / base.size for fac, base in pairs if base.size]
+    text = (
+        f"Over {len(pairs)} tasks FAC ended with {show(float(np.median(shares)), 0)} % of the "
+        f"baseline's transitions (median; {show(min(shares), 0)} to {show(max(shares), 0)} %)"
+    )
+    over = next((entry for entry in summary.over_tasks if entry.method == FAC), None)
+    if over is None or over.improvement is None:
+        return f"{text}."
+    chance = over.improvement
+    judged = _judge(chance, 0.5, "better than even", "worse than even", "no difference can be seen")
+    return (
+        f"{text}, and a run of FAC beats one of the baseline's with probability "
+        f"{show_interval(chance)}: {judged}."
+    )
+
+
+def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
+    weak = f"; {_strength(summary, start=False)}" if summary.fewest_seeds < FEW_SEEDS else ""
+    outcomes = {}
+    for name, words in _CONTROLS.items():
+        found = [(fac, summary.get(fac.task, name)) for fac, _ in pairs]
+        outcomes[words] = [_beats(fac, control) for fac, control in found if control is not None]
+    outcomes = {words: found for words, found in outcomes.items() if found}
+    if not outcomes:
+        return (
+            "Neither control was run (random dropping, a ring of the same size), so this says "
+            f"nothing about whether it matters what is kept{weak}."
+        )
+    parts = [_outcome(words, found) for words, found in outcomes.items()]
+    speaks = all(sum(found) > 0 and min(found) >= 0 for found in outcomes.values())
+    meaning = (
+        "which speaks for what FAC keeps"
+        if speaks
+        else "so these results do not show that it matters what is kept"
+    )
+    text = f"{' and '.join(parts)}, {meaning}{weak}."
+    return text[0].upper() + text[1:]
+
+
+def _outcome(words: str, found: list[int]) -> str:
+    worse, better = found.count(1), found.count(-1)
+    if not worse and not better:
+        return f"{words} did as well"
+    if len(found) == 1:
+        return f"{words} did {'worse' if worse else 'better'}"
+    if not better and worse == len(found):
+        return f"{words} did worse on all of them"
+    return f"{words} did worse on {worse}, better on {better} of them"
+
+
+def _beats(fac: MethodSummary, control: MethodSummary) -> int:
+    """Tell whether FAC's reward is above a control's (1), below (-1), or not to be told apart."""
+    if not fac.rewards or not control.rewards:
+        return 0
+    generator = generator_for(*fac.task, control.method, "control")
+    difference = compare_means(fac.rewards, control.rewards, generator).difference
+    return int(math.copysign(1, difference.value)) if difference.excludes(0.0) else 0
+
+
+def _judge(estimate: Estimate, neutral: float, up: str, down: str, none: str) -> str:
+    if not estimate.has_interval:
+        return "too few seeds to tell"
+    if not estimate.excludes(neutral):
+        return none
+    return up if estimate.value > neutral else down
+
+
+def _strength(summary: Summary, *, start: bool = True) -> str:
+    seeds = _seeds(summary.fewest_seeds)
+    if summary.fewest_seeds < FEW_SEEDS:
+        return f"{'With' if start else 'with'} {seeds} the evidence is weak" + ("." * start)
+    return f"There are {seeds} a method."
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"

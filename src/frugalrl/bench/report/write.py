@@ -1,0 +1,45 @@
+"""Write a report and what goes with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from frugalrl.bench.aggregate import summarize
+from frugalrl.bench.report.figures import all_figures
+from frugalrl.bench.report.page import render_page, report_title
+from frugalrl.bench.report.svg import to_svg
+from frugalrl.bench.report.table import markdown_text, to_latex, to_markdown
+from frugalrl.bench.report.tables import all_tables
+from frugalrl.bench.report.verdict import verdict, warnings
+from frugalrl.bench.results import read_results
+
+
+def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
+    """Write `report.html`, `tables.md`, `tables.tex` and `figures/*.svg` from a results directory.
+
+    Args:
+        directory: Where a grid was run, to its end or not.
+        out: Where the report goes; the results directory itself if left out.
+
+    Returns:
+        Path of the HTML file.
+    """
+    target = Path(out) if out is not None else Path(directory)
+    summary = summarize(read_results(directory))
+    tables, figures = all_tables(summary), all_figures(summary)
+    drawings = target / "figures"
+    drawings.mkdir(parents=True, exist_ok=True)
+    for old in drawings.glob("*.svg"):
+        old.unlink()
+    for figure in figures:
+        (drawings / f"{figure.id}.svg").write_text(to_svg(figure), encoding="utf-8")
+    notes = "".join(f"- {markdown_text(note)}\n" for note in warnings(summary))
+    title, words = markdown_text(report_title(summary)), markdown_text(verdict(summary))
+    head = f"# {title}\n\n{words}\n\n{notes}\n"
+    markdown = head + "\n".join(to_markdown(table) for table in tables)
+    (target / "tables.md").write_text(markdown, encoding="utf-8")
+    latex = "% Needs the booktabs package.\n" + "\n".join(to_latex(table) for table in tables)
+    (target / "tables.tex").write_text(latex, encoding="utf-8")
+    page = target / "report.html"
+    page.write_text(render_page(summary, tables, figures), encoding="utf-8")
+    return page

@@ -1,0 +1,204 @@
+"""A results directory, read back: which cells are done, what they measured, what went wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.methods import METHODS, Method, find_method
+
+GRID_FILE = "grid.json"
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run and everything it wrote."""
+
+    cell: Cell
+    directory: Path
+    done: Mapping[str, Any]
+    """Summary written when the run ended: reward, sizes, times, and what its buffer held."""
+
+    @property
+    def reward(self) -> float:
+        """Mean reward of the final policy's evaluation episodes."""
+        return self.number("reward")
+
+    def number(self, key: str) -> float:
+        """Give a measured number, NaN where it was not measured."""
+        value = self.done.get(key)
+        return float(value) if isinstance(value, (int, float)) else math.nan
+
+    @property
+    def buffer(self) -> Mapping[str, Any]:
+        """What was found in the final buffer; empty where it was not looked at."""
+        found = self.done.get("buffer")
+        return found if isinstance(found, Mapping) else {}
+
+    @cached_property
+    def metrics(self) -> dict[str, Column]:
+        """The run's `metrics.csv`, column by column."""
+        return read_columns(self.directory / RUN_DIRECTORY / "metrics.csv")
+
+    @cached_property
+    def curve(self) -> tuple[Column, Column]:
+        """Steps of the evaluations and their mean reward over episodes."""
+        table = read_columns(self.directory / RUN_DIRECTORY / "evaluations.csv")
+        if "env_steps" not in table or "reward" not in table:
+            return np.empty(0), np.empty(0)
+        steps, index = np.unique(table["env_steps"], return_inverse=True)
+        sums = np.bincount(index, weights=table["reward"], minlength=steps.size)
+        return steps, sums / np.maximum(np.bincount(index, minlength=steps.size), 1)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A cell without a result."""
+
+    cell: Cell
+    state: str
+    """`failed`, `unfinished`, `waiting` (its FAC run is missing) or `missing`."""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of a results directory."""
+
+    directory: Path
+    grid: Mapping[str, Any]
+    runs: tuple[Run, ...]
+    problems: tuple[Problem, ...]
+    own_methods: Mapping[str, Method] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> list[tuple[str, str]]:
+        """The tasks with at least one run, in the grid's order."""
+        cells = [run.cell for run in self.runs]
+        return list(dict.fromkeys(cell.task for cell in cells))
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods with at least one run, the well-known ones in their usual order."""
+        order = {name: rank for rank, name in enumerate(METHODS)}
+        names = dict.fromkeys(run.cell.method for run in self.runs)
+        return sorted(names, key=lambda name: order.get(name, len(order)))
+
+    def select(self, task: tuple[str, str], method: str) -> dict[int, Run]:
+        """Give the runs of a task and method by seed."""
+        found = [r for r in self.runs if r.cell.task == task and r.cell.method == method]
+        return {run.cell.seed: run for run in sorted(found, key=lambda run: run.cell.seed)}
+
+    def method(self, name: str) -> Method:
+        """Describe a method, also one that only this directory's suite knew."""
+        try:
+            return find_method(name, self.own_methods)
+        except BenchError:
+            return Method(name, name, "")
+
+
+def read_results(directory: str | Path) -> Results:
+    """Read a results directory, finished or not.
+
+    Raises:
+        BenchError: Where there is no such directory or it holds no grid of runs.
+    """
+    root = Path(directory)
+    if not root.is_dir():
+        raise BenchError(f"there is no results directory {root}")
+    grid = read_json(root / GRID_FILE)
+    if grid is None:
+        raise BenchError(
+            f"{root} holds no results: it has no readable {GRID_FILE}. Make some with, for "
+            f"example, frugalrl compare Pendulum-v1 --out {root}"
+        )
+    cells = [Cell.from_json(values) for values in grid.get("cells", [])]
+    runs, problems = [], []
+    for cell in cells:
+        found = read_cell(root, cell)
+        if isinstance(found, Run):
+            runs.append(found)
+        else:
+            problems.append(found)
+    own = {
+        cell.method: Method(cell.method, cell.label, "", cell.settings)
+        for cell in cells
+        if cell.method.partition("@")[0] not in METHODS
+    }
+    return Results(root, grid, tuple(runs), tuple(problems), own)
+
+
+def read_cell(root: Path, cell: Cell) -> Run | Problem:
+    """Look at one cell's directory."""
+    directory = root / cell.path
+    stored = read_json(directory / CELL_FILE)
+    if stored is None:
+        return Problem(cell, "missing")
+    done = read_json(directory / DONE_FILE)
+    if done is not None and done.get("fingerprint") == cell.fingerprint:
+        return Run(cell, directory, done)
+    error = directory / ERROR_FILE
+    if error.is_file():
+        return Problem(cell, "failed", error.read_text(encoding="utf-8", errors="replace"))
+    if (directory / RUN_DIRECTORY).is_dir():
+        return Problem(cell, "unfinished")
+    return Problem(cell, "missing")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None where the file is missing or half-written."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object so that a reader sees the old file or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, allow_nan=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def read_columns(path: Path) -> dict[str, Column]:
+    """Read a CSV of numbers, column by column; empty entries and half-written rows are NaN or cut.
+
+    A run that was killed may leave its last row incomplete: that row is left out.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file))
+    except OSError:
+        return {}
+    if len(rows) < 1:
+        return {}
+    header, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    return {
+        name: np.array([_number(row[index]) for row in body], dtype=np.float64)
+        for index, name in enumerate(header)
+    }
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
