@@ -36,13 +36,10 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
         raise ConfigError(f"a --fac setting cannot work: {error}") from None
 
 
-def describe_admission(config: TrainConfig) -> TrainConfig:
-    """Put a filter of this library that was given as an object into settings."""
+def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConfig:
+    """Write a filter of this library down in settings; any other stays an object."""
     from frugalrl.admission.filters import AdmitAll, RandomAdmit
 
-    given = config.admission
-    if isinstance(given, str):
-        return config
     if type(given) is AdmitAll:
         return dataclasses.replace(config, admission="none")
     if type(given) is RandomAdmit:

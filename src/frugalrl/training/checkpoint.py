@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -89,9 +90,11 @@ class CheckpointStore:
         return None
 
     def clear(self) -> None:
-        """Delete all checkpoints."""
+        """Delete all checkpoints, and their folder if nothing else is in it."""
         for path in self.paths():
             path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:

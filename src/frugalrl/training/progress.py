@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -90,11 +89,11 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, text=text, refresh=True)
 
-    def say(self, lines: Iterable[str]) -> None:
-        """Print lines above the bar."""
-        for line in lines:
-            if self._bar is not None:
-                self._bar.console.print(line, markup=False, highlight=False)
+    def hide(self) -> None:
+        """Take the line away, so that something else can be printed; it comes back by itself."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar.start()
 
     def rate(self) -> float | None:
         """Give the steps a second of the last moments, None before there are two."""

@@ -34,6 +34,8 @@ def configuration_lines(resolved: Resolved) -> list[str]:
     for name, origin in resolved.origins.items():
         if name in _ONLY_FOR_SOME and name not in wanted:
             continue
+        if name.startswith("fac_") and admission != "fac":
+            continue
         groups[origin].append(f"{name} {_show(getattr(config, name))}")
     named = set(resolved.origins) | {"env", "algo", "admission", "seed", "out"}
     for field in dataclasses.fields(config):

@@ -67,9 +67,13 @@ def resolve(config: TrainConfig) -> Resolved:
             )
     full = dataclasses.replace(config, **chosen, env_kwargs=config.environment_arguments())
     _check_numbers(full)
+    origins["eval_every"] = "default" if full.eval_every is None else "given"
     if full.eval_every is None:
         assert full.steps is not None
         full = dataclasses.replace(full, eval_every=max(1000, full.steps // 20_000 * 1000))
+    for name in filter_fields():
+        if getattr(full, name) is not None:
+            origins[name] = "given"
     _check_relations(full)
     agent_settings(full)
     return Resolved(full, origins, _notes(full))
@@ -148,11 +152,9 @@ def _check_relations(config: TrainConfig) -> None:
             f"({what}={room}); use batch_size <= {room}"
         )
     if config.admission != "fac" and isinstance(config.admission, str):
-        given = [
-            field.name
-            for field in dataclasses.fields(config)
-            if field.name.startswith("fac_") and getattr(config, field.name) not in (None, False)
-        ]
+        given = [name for name in filter_fields() if getattr(config, name) is not None]
+        if config.fac_paper:
+            given.insert(0, "fac_paper")
         if given:
             raise ConfigError(
                 f"{given[0]}={getattr(config, given[0])!r} has no effect with "
@@ -172,13 +174,19 @@ def _notes(config: TrainConfig) -> list[str]:
     return notes
 
 
+def filter_fields() -> list[str]:
+    """List the settings that are `FrugalFilter`'s arguments."""
+    names = [field.name for field in dataclasses.fields(TrainConfig)]
+    return [name for name in names if name.startswith("fac_") and name != "fac_paper"]
+
+
 def filter_arguments(config: TrainConfig) -> dict[str, Any]:
     """Give the `fac_` settings that were set, as `FrugalFilter`'s arguments."""
-    arguments: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.name.startswith("fac_") and field.name != "fac_paper" and value is not None:
-            arguments[field.name.removeprefix("fac_")] = value
+    arguments = {
+        name.removeprefix("fac_"): getattr(config, name)
+        for name in filter_fields()
+        if getattr(config, name) is not None
+    }
     bounds = arguments.get("bounds")
     if isinstance(bounds, str) and bounds != "auto":
         try:

@@ -66,14 +66,14 @@ class RunDirectory:
                 f"out={str(self.path)!r} cannot be created: {parent} is not a writable directory"
             )
 
-    def check_resumable(self) -> None:
+    def check_is_run(self) -> None:
         """Refuse a directory without a run.
 
         Raises:
             RunDirectoryError: saying what is missing.
         """
         if not self.path.is_dir():
-            raise RunDirectoryError(f"{str(self.path)!r} is no directory: nothing to resume")
+            raise RunDirectoryError(f"{str(self.path)!r} is no directory: there is no run")
         if not self.config.is_file():
             raise RunDirectoryError(f"{str(self.path)!r} holds no run: its config.json is missing")
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -19,12 +19,22 @@ from frugalrl.training.environments import EnvironmentFactory, check_spaces, fin
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.metrics import check_sinks
 from frugalrl.training.report import configuration_lines
-from frugalrl.training.resolve import Resolved, resolve
+from frugalrl.training.resolve import Origin, Resolved, filter_fields, resolve
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory
 from frugalrl.training.threads import limit_threads
 
+if TYPE_CHECKING:
+    from frugalrl.admission.protocol import AdmissionFilter
+
 Say = Callable[[str], None]
+
+_NOTES: dict[env_state.Method, tuple[str, ...]] = {
+    "fresh": (
+        "  note: this environment's state can be neither read nor reproduced: a resumed run "
+        "begins a new episode and differs from one that was not interrupted",
+    )
+}
 
 
 class Seeds(NamedTuple):
@@ -74,15 +84,17 @@ def train(
         directory.check_unused()
     # Made before the directory: what its arguments cannot do is known without leaving a trace.
     buffer = _make_buffer(config, factory, seeds)
-    described = describe_admission(config)
+    resolved = _with_filter(resolved, buffer.admission)
+    config = resolved.config
     if directory is None:
-        return Session(described, factory, "fresh", None, progress, say).run(buffer, seeds)
+        return Session(config, factory, "fresh", None, progress, say).run(buffer, seeds)
     method = env_state.choose_method(factory)
-    _announce(resolved._replace(config=described), method, say)
-    extra = {"origins": resolved.origins, "environment_state": method}
     with directory:
-        directory.create(described, extra)
-        return Session(described, factory, method, directory, progress, say).run(buffer, seeds)
+        directory.create(config, {"origins": resolved.origins, "environment_state": method})
+        session = Session(config, factory, method, directory, progress, say)
+        for line in [*configuration_lines(resolved), *_NOTES.get(method, ())]:
+            session.say(line)
+        return session.run(buffer, seeds)
 
 
 def resume(
@@ -107,7 +119,7 @@ def resume(
     from frugalrl.training.session import Session
 
     directory = RunDirectory(path)
-    directory.check_resumable()
+    directory.check_is_run()
     with directory:
         directory.acquire()
         config, content = directory.read_config()
@@ -129,6 +141,17 @@ def resume(
             session.say(f"warning: skipped a checkpoint that cannot be read: {warning}")
         session.say(f"resuming from {found.path.name}")
         return session.resume(found.state, type(config.admission) if admission else None)
+
+
+def _with_filter(resolved: Resolved, used: AdmissionFilter) -> Resolved:
+    """Complete the filter's settings from the filter itself."""
+    config = describe_admission(resolved.config, used)
+    origins = dict(resolved.origins)
+    for name in filter_fields():
+        if getattr(config, name) is not None:
+            fallback: Origin = "default" if isinstance(resolved.config.admission, str) else "given"
+            origins.setdefault(name, fallback)
+    return resolved._replace(config=config, origins=origins)
 
 
 def _with_admission(config: TrainConfig, admission: Any) -> TrainConfig:
@@ -177,18 +200,6 @@ def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds)
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from error
-
-
-def _announce(resolved: Resolved, method: env_state.Method, say: Say | None) -> None:
-    if say is None:
-        return
-    for line in configuration_lines(resolved):
-        say(line)
-    if method == "fresh":
-        say(
-            "note: this environment's state can be neither read nor reproduced: a resumed run "
-            "begins a new episode and differs from one that was not interrupted"
-        )
 
 
 def run_directory_name(config: TrainConfig) -> Path:

@@ -19,6 +19,7 @@ from frugalrl.training.evaluation import Episodes, evaluate
 from frugalrl.training.loop import TrainingLoop
 from frugalrl.training.progress import Progress, Status
 from frugalrl.training.recorder import Recorder
+from frugalrl.training.report import result_lines
 from frugalrl.training.resolve import agent_settings
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory, write_json
@@ -72,9 +73,8 @@ class Session:
 
     def say(self, line: str) -> None:
         """Tell the user, and the run's log."""
-        if self._progress.visible:
-            self._progress.say([line])
         if self._tell is not None and not self.config.quiet:
+            self._progress.hide()
             self._tell(line)
         if self.directory is not None:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -257,6 +257,8 @@ class Session:
                 loop.buffer.save(self.directory.buffer)
             write_json(self.directory.final, result.to_dict())
             self._store.clear()
+        for line in result_lines(result):
+            self.say(line)
         return result
 
     def _disk_full(self, error: OSError) -> StorageError:

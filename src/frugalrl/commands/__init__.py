@@ -1,0 +1,1 @@
+"""The subcommands of `frugalrl`, one module each."""

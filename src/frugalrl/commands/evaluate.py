@@ -1,0 +1,109 @@
+"""frugalrl eval: evaluate a trained policy, or film it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frugalrl.commands.arguments import parse
+from frugalrl.training.errors import ConfigError
+
+DESCRIPTION = "Evaluate the policy of a run, without exploration, one seed an episode."
+
+
+@dataclass(frozen=True)
+class Options:
+    """Evaluate a run's policy."""
+
+    run: Path
+    """Run directory."""
+    episodes: int = 100
+    """Episodes, each with its own seed."""
+    seed: int = 1_000_000
+    """Seed of the first episode; the default gives the episodes of the run's own evaluation."""
+    video: Path | None = None
+    """Film the first episodes to this file: .mp4 or .gif."""
+    video_episodes: int = 1
+    """How many episodes to film."""
+    json: Path | None = None
+    """Write the episodes to this file."""
+
+
+def main(arguments: list[str]) -> int:
+    """Evaluate."""
+    options = parse(Options, arguments, "eval", DESCRIPTION)
+    for name in ("episodes", "video_episodes"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"{name}={getattr(options, name)} must be at least 1")
+    from frugalrl.training.environments import find_environment
+    from frugalrl.training.evaluation import evaluate
+    from frugalrl.training.policies import load_policy
+    from frugalrl.training.report import mean_interval
+    from frugalrl.training.run_directory import RunDirectory, write_json
+
+    directory = RunDirectory(options.run)
+    directory.check_is_run()
+    config, _ = directory.read_config()
+    policy = load_policy(options.run)
+    factory = find_environment(config.env, config.environment_arguments())
+    if options.video is not None:
+        check_video(options.video)
+    environment = factory.make()
+    seeds = range(options.seed, options.seed + options.episodes)
+    episodes = evaluate(policy, environment, seeds)
+    environment.close()
+    assert episodes is not None
+    low, high = mean_interval(episodes.rewards)
+    print(
+        f"{config.env}: reward {episodes.mean:,.2f} over {len(episodes.rewards)} episodes "
+        f"(95 % interval of the mean {low:,.2f} to {high:,.2f}; sd {episodes.std:,.2f}, "
+        f"least {episodes.rewards.min():,.2f}, most {episodes.rewards.max():,.2f})"
+    )
+    print(
+        f"length {episodes.lengths.mean():,.1f}, control cost {episodes.control_costs.mean():,.2f}"
+    )
+    if options.json is not None:
+        write_json(options.json, {"env": config.env, **episodes.to_dict()})
+    if options.video is not None:
+        film = factory.make(render_mode="rgb_array")
+        with _movie(options.video, film) as frame:
+            evaluate(policy, film, seeds[: options.video_episodes], frame=frame)
+        film.close()
+        print(f"video: {options.video}")
+    return 0
+
+
+def check_video(path: Path) -> None:
+    """Refuse a video that could not be written in the end.
+
+    Raises:
+        ConfigError: saying what is missing.
+    """
+    if path.suffix not in (".mp4", ".gif"):
+        raise ConfigError(f"video={str(path)!r} must end in .mp4 or .gif")
+    if not path.parent.is_dir():
+        raise ConfigError(f"video={str(path)!r}: the directory {path.parent} does not exist")
+    needed = ["imageio", "imageio_ffmpeg"] if path.suffix == ".mp4" else ["imageio"]
+    for module in needed:
+        try:
+            __import__(module)
+        except ImportError as error:
+            raise ConfigError(
+                f'video={str(path)!r} needs {module}: pip install "frugalrl[video]"'
+            ) from error
+
+
+@contextlib.contextmanager
+def _movie(path: Path, environment: Any) -> Iterator[Callable[[], None]]:
+    """Open a file that takes the environment's picture each time the function is called."""
+    import imageio
+
+    open_writer: Any = imageio.get_writer
+    rate = float(environment.metadata.get("render_fps", 30))
+    # A GIF's clock ticks in hundredths of a second, and players ignore less than two of them.
+    options = {"fps": rate} if path.suffix == ".mp4" else {"duration": max(20, 1000 / rate)}
+    with open_writer(path, **options) as writer:
+        yield lambda: writer.append_data(environment.render())

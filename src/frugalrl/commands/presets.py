@@ -1,0 +1,41 @@
+"""frugalrl presets: list the settings made for environments."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from frugalrl.commands.arguments import parse
+
+DESCRIPTION = "List the settings that `--preset auto` uses, by environment in any version."
+
+
+@dataclass(frozen=True)
+class Options:
+    """List the presets."""
+
+    json: bool = False
+    """As JSON."""
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table."""
+    options = parse(Options, arguments, "presets", DESCRIPTION)
+    from frugalrl.training.presets import PRESETS, defaults
+
+    if options.json:
+        named = {f"{name}/{algo}": settings for (name, algo), settings in PRESETS.items()}
+        print(json.dumps(named, indent=2))
+        return 0
+    for (name, algo), settings in PRESETS.items():
+        print(f"{name:<22} {algo:<4} {_text(settings)}")
+    for algo in ("sac", "td3", "ddpg"):
+        print(f"{'any other':<22} {algo:<4} {_text(defaults(algo))}")
+    return 0
+
+
+def _text(settings: dict[str, object]) -> str:
+    return ", ".join(
+        f"{name} {'x'.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for name, value in settings.items()
+    )

@@ -1,0 +1,83 @@
+"""frugalrl train: train a controller, or resume a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from frugalrl.commands.arguments import parse
+from frugalrl.training.config import TrainConfig
+from frugalrl.training.threads import limit_threads
+
+DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
+
+  frugalrl train Hopper-v5 --algo sac --admission fac --steps 300000 --seed 0 --out runs/hopper
+  frugalrl train --resume runs/hopper       go on with an interrupted run, to the same bits
+
+Ctrl-C saves the run and stops. A setting that shows None comes from the preset of the
+environment (frugalrl presets), else from Stable-Baselines3's defaults."""
+
+
+@dataclass(frozen=True)
+class Arguments(TrainConfig):
+    """The same with a better name for the positional argument."""
+
+    env: Annotated[str, tyro.conf.arg(metavar="ENV")]
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with an interrupted run."""
+
+    resume: Path
+    """Run directory."""
+    quiet: bool = False
+    """Print nothing but errors."""
+
+
+def main(arguments: list[str]) -> int:
+    """Train or resume."""
+    if any(word.partition("=")[0] == "--resume" for word in arguments):
+        return _resume(_parse_resume(arguments))
+    parsed = parse(Arguments, arguments, "train", DESCRIPTION)
+    config = TrainConfig(**{field.name: getattr(parsed, field.name) for field in fields(parsed)})
+    # Before NumPy and JAX load, which read their thread counts once.
+    limit_threads(config.threads)
+    from frugalrl.training.runner import run_directory_name, train
+
+    if config.out is None:
+        config = replace(config, out=run_directory_name(config))
+    train(config, say=print)
+    return 0
+
+
+def _parse_resume(arguments: list[str]) -> Resume:
+    return tyro.cli(
+        Resume,
+        args=arguments,
+        prog="frugalrl train",
+        description="Go on with an interrupted run. All of its settings stay as they were.",
+    )
+
+
+def _resume(options: Resume) -> int:
+    from frugalrl.training.run_directory import RunDirectory
+
+    directory = RunDirectory(options.resume)
+    directory.check_is_run()
+    limit_threads(int(json.loads(directory.config.read_text())["config"].get("threads", 1)))
+    if directory.finished:
+        print(f"{options.resume} is finished already; evaluate it with: ")
+        print(f"  frugalrl eval {options.resume}")
+        return 0
+    from frugalrl.training.runner import resume
+
+    if options.quiet:
+        resume(options.resume, progress=False)
+    else:
+        resume(options.resume, say=print)
+    return 0

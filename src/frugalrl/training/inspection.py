@@ -1,0 +1,181 @@
+"""What a run's buffer holds, measured and put into words."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from frugalrl.training.errors import RunDirectoryError
+from frugalrl.training.metrics import Row, read_rows
+from frugalrl.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from frugalrl.replay.buffer import ReplayBuffer
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_PARTS = 20  # of the run, in the picture of acceptance over time
+
+
+def load_buffer(path: str | os.PathLike[str]) -> ReplayBuffer:
+    """Load a run's final buffer, or its newest checkpoint's.
+
+    Raises:
+        RunDirectoryError: the run has neither.
+        StateFileError: the file is damaged.
+    """
+    from frugalrl.replay.buffer import ReplayBuffer
+    from frugalrl.training.checkpoint import CheckpointStore
+
+    directory = RunDirectory(path)
+    directory.check_is_run()
+    if directory.buffer.is_file():
+        return ReplayBuffer.load(directory.buffer)
+    found = CheckpointStore(directory.checkpoints, keep=1).newest()
+    if found is None:
+        raise RunDirectoryError(
+            f"{str(directory.path)!r} has no buffer: neither buffer.safetensors (was it run with "
+            "--no-save-buffer?) nor a checkpoint"
+        )
+    return ReplayBuffer.from_state_dict(found.state["loop"]["buffer"])
+
+
+def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Measure a run's buffer, as JSON values.
+
+    Raises:
+        RunDirectoryError: the run has no buffer.
+    """
+    # Upwards in the order of imports, but only a measure: nothing here depends on benchmarks.
+    from frugalrl.bench.contents import describe_contents, fit_partition
+
+    directory = RunDirectory(path)
+    buffer = load_buffer(path)
+    config, _ = directory.read_config()
+    stats = buffer.stats
+    stored = buffer.transitions()
+    observations = stored.observations.reshape(len(stored.rewards), -1)
+    found: dict[str, Any] = {
+        "env": config.env,
+        "algo": config.algo,
+        "admission": buffer.admission.name,
+        "finished": directory.finished,
+        "size": len(buffer),
+        "bytes": buffer.nbytes,
+        "filter_bytes": int(buffer.admission.nbytes),
+        "stats": {
+            "offered": stats.offered,
+            "stored": stats.stored,
+            "replaced": stats.replaced,
+            "dropped": stats.dropped,
+            "evicted": stats.evicted,
+            "rejected_nonfinite": stats.rejected_nonfinite,
+            "acceptance_rate": stats.acceptance_rate,
+        },
+        "rewards": _spread(stored.rewards),
+        "acceptance": acceptance(read_rows(directory.metrics)),
+    }
+    partition = buffer.admission
+    if buffer.admission.name != "fac" or not getattr(partition, "is_fitted", False):
+        if len(buffer) < observations.shape[1]:
+            return found
+        partition = fit_partition(observations, stored.rewards, buffer.observation_space)
+    batch = min(config.batch_size or 256, len(buffer))
+    generator = np.random.default_rng(0)
+    found["contents"] = describe_contents(
+        observations,
+        stored.rewards,
+        partition,  # type: ignore[arg-type]
+        batch,
+        generator,
+    )
+    return found
+
+
+def acceptance(rows: list[Row]) -> list[dict[str, float]]:
+    """Give the share newly stored and the share replaced, part by part of the run."""
+    points = [{"env_steps": 0, "offered": 0, "stored": 0, "replaced": 0}]
+    points += [{name: int(row[name] or 0) for name in points[0]} for row in rows]
+    marks = np.unique(np.linspace(0, len(points) - 1, _PARTS + 1).round().astype(int))
+    parts = []
+    for begin, end in itertools.pairwise(marks.tolist()):
+        first, last = points[begin], points[end]
+        offered = max(last["offered"] - first["offered"], 1)
+        parts.append(
+            {
+                "env_steps": last["env_steps"],
+                "stored": (last["stored"] - first["stored"]) / offered,
+                "replaced": (last["replaced"] - first["replaced"]) / offered,
+            }
+        )
+    return parts
+
+
+def inspection_lines(found: dict[str, Any]) -> list[str]:
+    """Put the measures into words."""
+    stats, size = found["stats"], max(found["size"], 1)
+    state = "finished" if found["finished"] else "not finished"
+    lines = [
+        f"{found['env']}  {found['algo']}  admission {found['admission']}  ({state})",
+        f"held      {found['size']:,} transitions, {found['bytes'] / 1e6:,.2f} MB "
+        f"({found['bytes'] / size:,.0f} bytes each; the filter's share "
+        f"{found['filter_bytes'] / size:,.0f})",
+        f"offered   {stats['offered']:,}: stored {stats['stored']:,} "
+        f"({stats['acceptance_rate']:.1%}), replaced {stats['replaced']:,}, "
+        f"dropped {stats['dropped']:,}, evicted {stats['evicted']:,}, "
+        f"refused {stats['rejected_nonfinite']:,}",
+    ]
+    if found["acceptance"]:
+        shares = [part["stored"] for part in found["acceptance"]]
+        lines.append(
+            f"accepted  {_sparkline(shares)}  from {shares[0]:.0%} at the beginning to "
+            f"{shares[-1]:.0%} at step {found['acceptance'][-1]['env_steps']:,}"
+        )
+    spread = found["rewards"]
+    lines.append(
+        f"rewards   {spread['least']:,.3g} to {spread['most']:,.3g}, "
+        f"median {spread['median']:,.3g}, mean {spread['mean']:,.3g}"
+    )
+    contents = found.get("contents")
+    return lines + (_content_lines(contents) if contents else [])
+
+
+def _content_lines(contents: dict[str, Any]) -> list[str]:
+    measures, minibatch = contents["measures"], contents["minibatch"]
+    bars = contents["rewards_a_cell"]
+    lines = [
+        f"cells     {contents['cells']:,} over {contents['important_dimensions']} of "
+        f"{contents['observations']} dimensions {contents['dimensions']}; "
+        f"at most {contents['most_rewards_a_cell']:,} rewards in one",
+        "rewards a cell",
+    ]
+    for power, count in enumerate(bars):
+        low, high = 2**power, 2 ** (power + 1) - 1
+        label = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        bar = "█" * round(30 * count / max(bars)) or ("▏" if count else "")
+        lines.append(f"  {label:>20}  {bar} {count:,}")
+    lines += [
+        f"entropy   {measures['entropy']:.3f} nats over (cell, reward bin); without equivalents "
+        f"it were log m = {measures['entropy_limit']:.3f}; {measures['surplus']:,} transitions "
+        f"have an equivalent before them",
+        f"minibatch {minibatch['zeta']:.1f} of {minibatch['batch_size']} have an equivalent in "
+        f"it (zeta); factor (b + zeta^2 + zeta) / b = {minibatch['factor']:.2f}",
+    ]
+    return lines
+
+
+def _spread(values: Any) -> dict[str, float]:
+    if not len(values):
+        return {"least": 0.0, "most": 0.0, "median": 0.0, "mean": 0.0}
+    return {
+        "least": float(np.min(values)),
+        "most": float(np.max(values)),
+        "median": float(np.median(values)),
+        "mean": float(np.mean(values, dtype=np.float64)),
+    }
+
+
+def _sparkline(shares: list[float]) -> str:
+    return "".join(_BLOCKS[round(min(max(share, 0.0), 1.0) * 8)] for share in shares)
