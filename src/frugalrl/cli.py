@@ -21,6 +21,9 @@ COMMANDS: dict[str, Command] = {
     "eval": Command("frugalrl.commands.evaluate", "Evaluate a trained policy, or film it"),
     "inspect": Command("frugalrl.commands.inspect", "Show what a run's buffer holds"),
     "presets": Command("frugalrl.commands.presets", "List the settings made for environments"),
+    "compare": Command("frugalrl.commands.compare", "Compare methods on one task, with a report"),
+    "bench": Command("frugalrl.commands.bench", "Run a suite of experiments, with a report"),
+    "report": Command("frugalrl.commands.report", "Write the report of a results directory"),
     "demo": Command("frugalrl.commands.demo", "Compare SAC with and without a frugal buffer"),
 }
 

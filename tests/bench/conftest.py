@@ -39,13 +39,13 @@ def write_run(root: Path, cell: Cell) -> None:
     run.mkdir(parents=True)
     write_json(directory / CELL_FILE, {**cell.to_json(), "fingerprint": cell.fingerprint})
     lines = ["env_steps,episode,seed,reward,length,control_cost"]
-    metrics = ["env_steps,train_seconds,offered,stored,replaced,dropped,buffer_bytes,eval_reward"]
+    metrics = ["env_steps,train_seconds,offered,stored,replaced,dropped,buffer_bytes,buffer_size"]
     for step in steps:
         stored = min(step, 500 + (step - 500) // 4) if frugal else step
         for episode in range(3):
             reward = level * (1 - np.exp(-4 * step / cell.steps)) + rng.normal(0, 3)
             lines.append(f"{step},{episode},{episode},{reward},200,10.0")
-        metrics.append(f"{step},{step / 500},{step},{stored},0,{step - stored},{stored * 40},")
+        metrics.append(f"{step},{step / 500},{step},{stored},0,{step - stored},{stored * 40},{min(stored, size)}")
     (run / "evaluations.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (run / "metrics.csv").write_text("\n".join(metrics) + "\n", encoding="utf-8")
     observations = rng.normal(size=(600, 3)) * [1.0, 5.0, 2.0]
@@ -57,6 +57,7 @@ def write_run(root: Path, cell: Cell) -> None:
     done = {
         "fingerprint": cell.fingerprint,
         "reward": level,
+        "random_reward": 0.0 if cell.method == "baseline" else None,
         "control_cost": 50.0 + cell.seed,
         "offered": cell.steps,
         "stored": size,
@@ -100,7 +101,6 @@ def make_results(tmp_path: Path) -> MakeResults:
         grid = {
             "suite": chosen.name,
             "cells": [cell.to_json() for cell in cells],
-            "random_policy": {task.env: 0.0 for task in chosen.tasks},
             "command": "frugalrl compare Pendulum-v1",
             **about,
         }

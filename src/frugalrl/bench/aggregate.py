@@ -114,14 +114,13 @@ def normalised_scores(
     results: Results,
 ) -> tuple[dict[str, dict[TaskKey, Scores]], tuple[TaskKey, ...]]:
     """Scale rewards so that 0 is a uniformly random policy and 1 the baseline's mean."""
-    references = results.grid.get("random_policy", {})
     scores: dict[str, dict[TaskKey, Scores]] = {}
     left_out = []
     for task in results.tasks:
-        low = references.get(task[0])
-        baseline = list(_rewards(results.select(task, BASELINE)).values())
-        high = float(np.mean(baseline)) if baseline else math.nan
-        if not isinstance(low, (int, float)) or not high > low:
+        baseline = results.select(task, BASELINE)
+        low = _mean(baseline, lambda run: run.number("random_reward"))
+        high = _mean(baseline, lambda run: run.reward)
+        if not high > low:
             left_out.append(task)
             continue
         for method in results.methods:

@@ -33,6 +33,8 @@ class Cell:
     settings: Mapping[str, Any]
     needs: str | None = None
     label: str = ""
+    warmup_steps: int = 10_000
+    """Warm-up of the filter in this grid, from which the cells of any buffer are made."""
 
     @property
     def task(self) -> tuple[str, str]:
@@ -69,6 +71,7 @@ class Cell:
             "settings": dict(self.settings),
             "needs": self.needs,
             "label": self.label,
+            "warmup_steps": self.warmup_steps,
         }
 
     @classmethod
@@ -109,13 +112,15 @@ def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: floa
         raise BenchError(
             f"{task.name} has no preset, so its length is unknown: set steps, or pass --steps"
         )
+    own = settings if method.frugal else suite.frugal
+    warmup = int(own.get("fac_warmup_steps", _WARMUP_STEPS))
     if scale < 1.0:
         steps = max(1, round(steps * scale))
         start = {**defaults(task.algo), **preset, **settings}["learning_starts"]
         settings["learning_starts"] = round(start * scale)
+        warmup = max(1, round(warmup * scale))
         if method.frugal:
-            warmup = settings.get("fac_warmup_steps", _WARMUP_STEPS)
-            settings["fac_warmup_steps"] = max(1, round(warmup * scale))
+            settings["fac_warmup_steps"] = warmup
     settings.setdefault("eval_every", max(1, steps // suite.evaluations))
     return Cell(
         task.env,
@@ -126,6 +131,7 @@ def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: floa
         dict(sorted(settings.items())),
         method.needs,
         method.label,
+        warmup,
     )
 
 

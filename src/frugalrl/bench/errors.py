@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from frugalrl.training.errors import ConfigError
 
-class BenchError(ValueError):
+
+class BenchError(ConfigError):
     """A suite, method, parameter or results directory that cannot be used as asked."""
 
 

@@ -113,8 +113,8 @@ def parse_suite(text: str, source: str) -> Suite:
         methods=methods,
         seeds=parse_seeds(document.get("seeds", 3)),
         evaluations=_positive(document.get("evaluations", 25), "evaluations", source),
-        settings=_settings(document.get("settings", {}), source),
-        frugal=_settings(document.get("frugal", {}), source),
+        settings=parse_settings(document.get("settings", {}), source),
+        frugal=parse_settings(document.get("frugal", {}), source),
         own_methods=own,
         sweeps={key: _sweep(key, value, source) for key, value in _tables(document, "sweep")},
     )
@@ -132,6 +132,14 @@ def parse_seeds(given: object) -> tuple[int, ...]:
     if min(numbers) < 0 or len(set(numbers)) < len(numbers):
         raise BenchError(f"seeds={given!r} must be different and not negative")
     return tuple(numbers)
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as TOML does, else as plain text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def choose(suite: Suite, only: Iterable[str]) -> Suite:
@@ -201,7 +209,10 @@ def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Ta
         steps = own.pop("steps", entry.get("steps"))
         if steps is not None:
             steps = _positive(steps, f"steps of {entry['env']}", source)
-        settings = {**_settings(entry.get("settings", {}), source), **_settings(own, source)}
+        settings = {
+            **parse_settings(entry.get("settings", {}), source),
+            **parse_settings(own, source),
+        }
         yield Task(entry["env"], algo, steps, settings)
 
 
@@ -213,11 +224,12 @@ def _own_method(name: str, table: object, source: str) -> Method:
     label = str(settings.pop("label", name))
     if name in METHODS or any(sign in name for sign in "@/,"):
         raise BenchError(f"{source}: a method of your own cannot be called {name!r}")
-    merged = {**base.settings, **_settings(settings, source)}
+    merged = {**base.settings, **parse_settings(settings, source)}
     return replace(base, name=name, label=label, about=f"{base.name}, changed", settings=merged)
 
 
-def _settings(table: object, source: str) -> dict[str, Any]:
+def parse_settings(table: object, source: str) -> dict[str, Any]:
+    """Check that a table holds settings of a run, by name."""
     from frugalrl.training.config import TrainConfig
 
     if not isinstance(table, Mapping):

@@ -128,11 +128,9 @@ def rewards_a_cell(summary: Summary, task: TaskKey) -> Figure:
 
 def _buffer_sizes(run: Run) -> tuple[Numbers, Numbers]:
     table = run.metrics
-    if "stored" not in table:
+    if "buffer_size" not in table:
         return np.empty(0), np.empty(0)
-    capacity = run.number("capacity")
-    sizes = np.minimum(table["stored"], capacity) if np.isfinite(capacity) else table["stored"]
-    return table["env_steps"], sizes
+    return table["env_steps"], table["buffer_size"]
 
 
 def _acceptance(run: Run) -> tuple[Numbers, Numbers]:

@@ -1,0 +1,71 @@
+"""What `frugalrl compare` and `frugalrl bench` have in common: plan, run, report."""
+
+from __future__ import annotations
+
+import time
+import webbrowser
+from pathlib import Path
+
+from frugalrl.bench import origin
+from frugalrl.bench.grid import Grid
+from frugalrl.bench.live import open_view
+from frugalrl.bench.plan import checked_cells, describe_cells, estimate_line
+from frugalrl.bench.report.write import write_report
+from frugalrl.bench.suites import Suite, with_required_methods
+
+
+def execute(
+    suite: Suite,
+    out: Path,
+    *,
+    scale: float = 1.0,
+    jobs: int = 1,
+    dry_run: bool = False,
+    keep_buffers: bool = False,
+    open_report: bool = False,
+    command: str = "",
+) -> int:
+    """Run a suite and write its report.
+
+    Returns:
+        An exit code: 0, 1 if a run failed, 128 plus the signal's number if one stopped it.
+    """
+    suite, notes = with_required_methods(suite)
+    for note in notes:
+        print(f"note: {note}")
+    cells = checked_cells(suite, scale)
+    grid = Grid(out, cells, jobs=jobs, keep_buffers=keep_buffers)
+    if dry_run:
+        print("\n".join(describe_cells(cells)), flush=True)
+        print(estimate_line(cells, jobs, lambda line: print(line, flush=True)))
+        return 0
+    grid.prepare(
+        {
+            "suite": suite.name,
+            "command": command,
+            "made": time.strftime("%Y-%m-%d"),
+            "commit": origin.commit(),
+            "machine": origin.machine(),
+        }
+    )
+    with open_view(grid.jobs) as view:
+        stopped = grid.run(view)
+    states = [job.state for job in grid.jobs]
+    if stopped is not None:
+        print(
+            f"stopped: {states.count('done')} of {len(states)} runs done, those under way were "
+            f"saved. The same command goes on: {command}"
+        )
+        return 128 + stopped
+    show_report(write_report(out), open_report=open_report)
+    lost = states.count("failed") + states.count("blocked")
+    if lost:
+        print(f"{lost} of {len(states)} runs have no result; the same command tries them again")
+    return 1 if lost else 0
+
+
+def show_report(page: Path, *, open_report: bool) -> None:
+    """Say where a report is, and open it if asked."""
+    print(f"report: {page}")
+    if open_report:
+        webbrowser.open(page.resolve().as_uri())

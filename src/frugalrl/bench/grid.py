@@ -1,0 +1,301 @@
+"""Runs a grid's cells, some at a time, each in its own process, and picks up where it was left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, Protocol
+
+from frugalrl.bench.cells import (
+    CELL_FILE,
+    DONE_FILE,
+    ERROR_FILE,
+    RUN_DIRECTORY,
+    Cell,
+    describe_change,
+)
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.results import GRID_FILE, read_json, write_json
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
+
+_POLL = 0.2
+# What keeps a run to one thread, whatever it imports.
+SINGLE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "NPROC": "1",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+}
+
+
+@dataclass
+class Job:
+    """A cell and how it stands."""
+
+    cell: Cell
+    directory: Path
+    state: str = "waiting"
+    """`waiting`, `running`, `done`, `failed` or `blocked` (its FAC run failed)."""
+    detail: str = ""
+    process: subprocess.Popen[bytes] | None = None
+    core: int = -1
+    started: float = 0.0
+    seconds: float = 0.0
+    derived: dict[str, Any] = field(default_factory=dict)
+    _log: IO[bytes] | None = None
+
+    @property
+    def metrics_file(self) -> Path:
+        """Where the run writes how far it is."""
+        return self.directory / RUN_DIRECTORY / "metrics.csv"
+
+
+class View(Protocol):
+    """Shows how a grid stands."""
+
+    def update(self, jobs: Sequence[Job]) -> None:
+        """Show the present state."""
+
+    def tell(self, line: str) -> None:
+        """Show a line that stays."""
+
+
+class Grid:
+    """A results directory and the jobs that fill it.
+
+    Args:
+        root: The results directory, new or of the same grid.
+        cells: What to run.
+        jobs: Processes at a time.
+        keep_buffers: Keep each run's final buffer, which can be large.
+    """
+
+    def __init__(
+        self, root: str | Path, cells: Sequence[Cell], *, jobs: int = 1, keep_buffers: bool = False
+    ) -> None:
+        if jobs < 1:
+            raise BenchError(f"jobs={jobs} must be at least 1")
+        self.root = Path(root)
+        self.jobs = [Job(cell, self.root / cell.path) for cell in cells]
+        self._limit = jobs
+        self._keep_buffers = keep_buffers
+        self._stop: int | None = None
+
+    def prepare(self, about: Mapping[str, Any]) -> None:
+        """Check that the directory fits, write down what will be run, and see what is done.
+
+        Raises:
+            BenchError: The directory holds something else, or runs with other settings.
+        """
+        old = read_json(self.root / GRID_FILE)
+        self._check_directory(old)
+        for job in self.jobs:
+            stored = read_json(job.directory / CELL_FILE)
+            if stored is not None and Cell.from_json(stored).fingerprint != job.cell.fingerprint:
+                raise BenchError(
+                    f"{self.root} was made with other settings: {job.cell.name}: "
+                    f"{describe_change(stored, job.cell.to_json())}. Choose another --out, or "
+                    "ask for the same settings to go on"
+                )
+            done = read_json(job.directory / DONE_FILE)
+            if done is not None and done.get("fingerprint") == job.cell.fingerprint:
+                job.state = "done"
+                job.seconds = float(done.get("wall_seconds") or 0.0)
+        cells = {str(job.cell.path): job.cell.to_json() for job in self.jobs}
+        before = [Cell.from_json(values) for values in (old or {}).get("cells", [])]
+        merged = {str(cell.path): cell.to_json() for cell in before} | cells
+        write_json(self.root / GRID_FILE, {**about, "cells": list(merged.values())})
+
+    def run(self, view: View) -> int | None:
+        """Run everything that is missing.
+
+        Returns:
+            None, or the number of the signal that stopped the grid; what ran was saved.
+        """
+        with self._locked(), self._signals():
+            free = list(range(self._limit))
+            while any(job.state in ("waiting", "running") for job in self.jobs):
+                if self._stop is None:
+                    self._start_ready(free, view)
+                for job in self.jobs:
+                    if job.process is not None and job.process.poll() is not None:
+                        free.append(job.core)
+                        self._finish(job, view)
+                running = [job for job in self.jobs if job.process is not None]
+                if self._stop is not None:
+                    if not running:
+                        break
+                elif not running and not any(self._ready(job) for job in self.jobs):
+                    self._block_the_rest(view)
+                view.update(self.jobs)
+                time.sleep(_POLL)
+            view.update(self.jobs)
+        return self._stop
+
+    def _check_directory(self, old: Mapping[str, Any] | None) -> None:
+        if self.root.exists() and not self.root.is_dir():
+            raise BenchError(f"out={str(self.root)!r} is a file; choose a directory")
+        if old is None and self.root.is_dir() and any(self.root.iterdir()):
+            raise BenchError(
+                f"out={str(self.root)!r} is not empty and holds no grid of runs; choose another"
+            )
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BenchError(
+                f"out={str(self.root)!r} cannot be created: {error.strerror}"
+            ) from None
+
+    def _source(self, cell: Cell) -> Job | None:
+        """Find the FAC run that a control takes its number from: same task, same seed."""
+        for job in self.jobs:
+            if (job.cell.task, job.cell.seed, job.cell.method) == (cell.task, cell.seed, "fac"):
+                return job
+        return None
+
+    def _ready(self, job: Job) -> bool:
+        if job.state != "waiting":
+            return False
+        if job.cell.needs is None:
+            return True
+        source = self._source(job.cell)
+        return source is not None and source.state == "done"
+
+    def _start_ready(self, free: list[int], view: View) -> None:
+        for job in self.jobs:
+            if not free:
+                return
+            if self._ready(job):
+                self._start(job, free.pop(0), view)
+
+    def _start(self, job: Job, core: int, view: View) -> None:
+        job.derived = self._derive(job.cell)
+        (job.directory / ERROR_FILE).unlink(missing_ok=True)
+        write_json(
+            job.directory / CELL_FILE,
+            {**job.cell.to_json(), "fingerprint": job.cell.fingerprint, "derived": job.derived},
+        )
+        resumed = (job.directory / RUN_DIRECTORY).is_dir()
+        job._log = (job.directory / "output.log").open("ab")
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        pinned = cores[core % len(cores)] if cores else -1
+        words = [str(job.directory), str(pinned), str(int(self._keep_buffers)), str(os.getpid())]
+        job.process = subprocess.Popen(
+            [sys.executable, "-m", "frugalrl.bench.worker", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=job._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **SINGLE_THREAD},
+            # Its own group: Ctrl-C reaches the grid alone, which passes it on once.
+            start_new_session=True,
+        )
+        job.core, job.state, job.started = core, "running", time.monotonic()
+        view.tell(f"{'resumed' if resumed else 'started'}  {job.cell.name}")
+
+    def _derive(self, cell: Cell) -> dict[str, Any]:
+        """Take from FAC's run what a control needs."""
+        source = self._source(cell) if cell.needs is not None else None
+        if source is None:
+            return {}
+        done = read_json(source.directory / DONE_FILE) or {}
+        if cell.needs == "rate":
+            return {"random_rate": done["stored"] / done["offered"]}
+        return {"buffer_size": int(done["size"])}
+
+    def _finish(self, job: Job, view: View) -> None:
+        assert job.process is not None
+        code = job.process.wait()
+        job.process = None
+        job.seconds = time.monotonic() - job.started
+        if job._log is not None:
+            job._log.close()
+        done = read_json(job.directory / DONE_FILE)
+        if code == 0 and done is not None:
+            job.state = "done"
+            view.tell(f"done     {job.cell.name}: reward {_reward(done)} in {job.seconds:,.0f} s")
+        elif self._stop is not None:
+            job.state = "waiting"
+        else:
+            job.state = "failed"
+            job.detail = self._failure(job, code)
+            view.tell(f"FAILED   {job.cell.name}\n{job.detail}")
+
+    def _failure(self, job: Job, code: int) -> str:
+        error = job.directory / ERROR_FILE
+        if not error.is_file():
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            log = (job.directory / "output.log").read_text(encoding="utf-8", errors="replace")
+            text = f"The process ended with {how}. Its last words:\n{log[-4000:]}"
+            error.write_text(text, encoding="utf-8")
+        return error.read_text(encoding="utf-8", errors="replace")
+
+    def _block_the_rest(self, view: View) -> None:
+        for job in self.jobs:
+            if job.state == "waiting":
+                job.state = "blocked"
+                view.tell(f"blocked  {job.cell.name}: the FAC run that it needs has no result")
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep a second grid out of the directory."""
+        file = (self.root / ".lock").open("a+", encoding="utf-8")
+        try:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise BenchError(
+                        f"another process is filling {self.root}; wait for it, or stop it"
+                    ) from None
+            yield
+        finally:
+            file.close()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Pass the first SIGINT or SIGTERM on to the runs, which save; the second kills them."""
+
+        def handle(signum: int, frame: FrameType | None) -> None:
+            number = signal.SIGTERM if self._stop is None else signal.SIGKILL
+            self._stop = signum
+            for job in self.jobs:
+                if job.process is not None and job.process.poll() is None:
+                    job.process.send_signal(number)
+
+        handled = (signal.SIGINT, signal.SIGTERM)
+        previous: dict[int, Any] = {}
+        with contextlib.suppress(ValueError):  # not in the main thread
+            previous = {number: signal.signal(number, handle) for number in handled}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        """Leave no process behind when something unforeseen ends the grid."""
+        for job in self.jobs:
+            if job.process is not None and job.process.poll() is None:
+                job.process.terminate()
+
+
+def _reward(done: Mapping[str, Any]) -> str:
+    reward = done.get("reward")
+    return f"{reward:,.2f}" if isinstance(reward, (int, float)) else "not measured"

@@ -1,0 +1,197 @@
+"""One cell in one process: train or go on training, look into the buffer, write the summary.
+
+Started by the grid as `python -m frugalrl.bench.worker CELL_DIRECTORY`; the grid has set the
+number of threads before this process loads anything numerical.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell
+from frugalrl.bench.results import read_json, write_json
+
+if TYPE_CHECKING:
+    from frugalrl.replay.buffer import ReplayBuffer
+    from frugalrl.training.config import TrainConfig
+
+RANDOM_EPISODES = 20
+
+
+def main(arguments: list[str]) -> int:
+    """Work on the cell whose directory is given; then the core, and whether to keep its buffer."""
+    directory, core, keep_buffer, parent = Path(arguments[0]), *map(int, arguments[1:4])
+    _die_with(parent)
+    if core >= 0 and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {core})
+    from frugalrl.training.errors import TrainingInterrupted
+
+    try:
+        run_cell(directory, keep_buffer=bool(keep_buffer))
+    except TrainingInterrupted as stop:
+        return stop.exit_code
+    except Exception:
+        (directory / ERROR_FILE).write_text(traceback.format_exc(), encoding="utf-8")
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def run_cell(directory: Path, *, keep_buffer: bool = False) -> None:
+    """Bring a cell to its end, from wherever it is."""
+    stored = read_json(directory / CELL_FILE)
+    if stored is None:
+        raise FileNotFoundError(f"{directory} has no readable {CELL_FILE}")
+    cell = Cell.from_json(stored)
+    config = train_config(cell, stored.get("derived", {}), directory / RUN_DIRECTORY)
+    buffer = _train(config)
+    final = read_json(directory / RUN_DIRECTORY / "final.json")
+    assert final is not None
+    done = summarize_run(cell, config, final, buffer)
+    done |= {"derived": stored.get("derived", {}), "fingerprint": cell.fingerprint}
+    write_json(directory / DONE_FILE, done)
+    if not keep_buffer:
+        (directory / RUN_DIRECTORY / "buffer.safetensors").unlink(missing_ok=True)
+
+
+def train_config(cell: Cell, derived: Mapping[str, Any], out: Path | None) -> TrainConfig:
+    """Make the configuration of a cell's run."""
+    from frugalrl.training.config import TrainConfig
+
+    settings = {"tensorboard": False, "quiet": True, **cell.settings, **derived}
+    if isinstance(settings.get("net_arch"), list):
+        settings["net_arch"] = tuple(settings["net_arch"])
+    return TrainConfig(
+        env=cell.env,
+        algo=cell.algo,  # type: ignore[arg-type]
+        steps=cell.steps,
+        seed=cell.seed,
+        out=out,
+        **{**settings, "save_buffer": True},
+    )
+
+
+def summarize_run(
+    cell: Cell, config: TrainConfig, final: Mapping[str, Any], buffer: ReplayBuffer
+) -> dict[str, Any]:
+    """Put everything that a report needs of a run into one JSON object."""
+    from frugalrl.bench import origin
+
+    evaluation = final.get("final") or {}
+    held = final["buffer"]
+    last = final["evaluations"][-1][1] if final["evaluations"] else None
+    return {
+        "reward": evaluation.get("reward_mean", last),
+        "reward_episodes": len(evaluation.get("rewards", [])),
+        "control_cost": evaluation.get("control_cost_mean"),
+        "random_reward": random_reward(config) if cell.method == "baseline" else None,
+        **{key: held[key] for key in ("size", "offered", "stored", "replaced", "dropped")},
+        "evicted": held["evicted"],
+        "capacity": buffer.capacity,
+        "buffer_bytes": held["bytes"],
+        "train_seconds": final["train_seconds"],
+        "wall_seconds": final["wall_seconds"],
+        "peak_memory_bytes": final["peak_memory_bytes"],
+        "commit": origin.commit(),
+        "versions": origin.versions(),
+        "machine": origin.machine(),
+        "buffer": describe_buffer(buffer, cell, config, final),
+    }
+
+
+def describe_buffer(
+    buffer: ReplayBuffer, cell: Cell, config: TrainConfig, final: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Look at what a run's buffer holds; empty for a buffer too small to be divided into cells."""
+    import numpy as np
+
+    from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.bench.contents import (
+        describe_contents,
+        fit_partition,
+        replay_through,
+        state_map,
+    )
+    from frugalrl.training.resolve import resolve
+
+    held = buffer.transitions()
+    observations = np.asarray(held.observations).reshape(len(buffer), -1)
+    actions = int(np.prod(buffer.action_space.shape))
+    if len(buffer) < observations.shape[1]:
+        return {"observations": int(observations.shape[1]), "actions": actions}
+    warmup = max(min(cell.warmup_steps, len(buffer)), observations.shape[1])
+    partition = buffer.admission
+    everything = config.admission == "none" and final["buffer"]["evicted"] == 0
+    if not (isinstance(partition, FrugalFilter) and partition.is_fitted):
+        partition = fit_partition(
+            observations, held.rewards, buffer.observation_space, warmup_steps=warmup
+        )
+    batch = resolve(config).config.batch_size or 256
+    generator = np.random.default_rng([config.seed, 2])
+    found = describe_contents(observations, held.rewards, partition, batch, generator)
+    found["actions"] = actions
+    if everything:
+        kept = replay_through(partition, observations, held.rewards, warmup)
+        found["map"] = state_map(observations, kept, warmup)
+    return found
+
+
+def random_reward(config: TrainConfig) -> float:
+    """Measure what uniformly random actions earn: the zero of normalised scores."""
+    from frugalrl.training.environments import find_environment
+    from frugalrl.training.evaluation import evaluate
+
+    environment = find_environment(config.env, config.environment_arguments()).make()
+    environment.action_space.seed(config.seed)
+    first = 2_000_000 + config.seed * RANDOM_EPISODES
+    episodes = evaluate(
+        lambda _: environment.action_space.sample(),
+        environment,
+        range(first, first + RANDOM_EPISODES),
+    )
+    environment.close()
+    assert episodes is not None
+    return episodes.mean
+
+
+def _train(config: TrainConfig) -> ReplayBuffer:
+    """Begin, resume or only read a run, and give its buffer."""
+    from frugalrl.replay.buffer import ReplayBuffer
+    from frugalrl.training.run_directory import RunDirectory
+    from frugalrl.training.runner import resume, train
+
+    assert config.out is not None
+    run = RunDirectory(config.out)
+    if not run.config.is_file():
+        # Killed while the directory was being made: nothing in it is worth keeping.
+        shutil.rmtree(config.out, ignore_errors=True)
+        return train(config, progress=False).buffer
+    if run.finished:
+        return ReplayBuffer.load(run.buffer)
+    return resume(config.out, progress=False).buffer
+
+
+def _die_with(parent: int) -> None:
+    """Ask the system for a SIGTERM when the grid dies, so that no run goes on unseen."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    set_parent_death_signal = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(143)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,98 @@
+"""frugalrl bench: a whole suite of experiments, with a report."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from frugalrl.commands.arguments import parse
+
+DESCRIPTION = """Run a suite of experiments and write a report about it.
+
+  frugalrl bench smoke                                    minutes, every method
+  frugalrl bench paper --out results/paper --jobs 2 --only hopper,sac --scale 0.1 --dry-run
+  frugalrl bench ablation --parameter epsilon --env Hopper-v5
+  frugalrl bench paper --print > mine.toml                copy a suite, edit it, then:
+  frugalrl bench mine.toml
+
+Killed and started again with the same options it does only what is missing."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run a suite."""
+
+    suite: str
+    """smoke, classic, paper, ablation, or the path of a TOML file."""
+    out: Path | None = None
+    """Results directory; None: results/SUITE."""
+    jobs: int = 1
+    """Runs at a time, each on its own core."""
+    only: str = ""
+    """Tasks, algorithms and methods to keep, separated by commas: hopper,sac."""
+    scale: float = 1.0
+    """Multiplies the length of every run, its random start and the filter's warm-up."""
+    seeds: str = ""
+    """Number of seeds, or the seeds themselves: 0,1,2; empty: the suite's."""
+    methods: str = ""
+    """Other methods than the suite's, separated by commas."""
+    parameter: str | None = None
+    """What to vary: epsilon, eta, beta, mu, nu, kernel, bandwidth or on_equivalent."""
+    values: tuple[str, ...] = ()
+    """Its values; none: the suite's."""
+    env: tuple[str, ...] = ()
+    """Environments instead of the suite's."""
+    algo: str | None = None
+    """The algorithm for them; None: the suite's."""
+    steps: int | None = None
+    """Length of every run instead of the suite's."""
+    set: tuple[str, ...] = ()
+    """Settings of every run, as name=value: learning_starts=500 fac_bins=70."""
+    dry_run: bool = False
+    """Only list the runs, and estimate their time from a short calibration."""
+    keep_buffers: bool = False
+    """Keep every run's final buffer."""
+    print: bool = False
+    """Print the suite's TOML and stop."""
+    open: bool = False
+    """Open the report in the browser."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run a suite."""
+    options = parse(Options, arguments, "bench", DESCRIPTION)
+    from frugalrl.bench import plan, suites
+    from frugalrl.bench.command import execute
+    from frugalrl.bench.errors import BenchError
+    from frugalrl.bench.methods import PARAMETERS
+
+    if options.print:
+        print(suites.suite_text(options.suite), end="")
+        return 0
+    suite = suites.load_suite(options.suite)
+    if options.methods:
+        suite = replace(suite, methods=plan.method_names(options.methods))
+    if options.parameter is not None:
+        suite = suites.with_sweep(suite, options.parameter, options.values)
+    elif options.suite == "ablation" or options.values:
+        raise BenchError(f"say what to vary: --parameter {'|'.join(PARAMETERS)}")
+    if options.env or options.algo:
+        suite = plan.with_tasks(suite, options.env, options.algo)
+    if options.steps is not None:
+        tasks = tuple(replace(task, steps=options.steps) for task in suite.tasks)
+        suite = replace(suite, tasks=tasks)
+    if options.seeds:
+        suite = replace(suite, seeds=suites.parse_seeds(plan.seed_list(options.seeds)))
+    if options.only:
+        suite = suites.choose(suite, options.only.split(","))
+    return execute(
+        plan.with_settings(suite, options.set),
+        options.out or Path("results") / suite.name,
+        scale=options.scale,
+        jobs=options.jobs,
+        dry_run=options.dry_run,
+        keep_buffers=options.keep_buffers,
+        open_report=options.open,
+        command=shlex.join(["frugalrl", "bench", *arguments]),
+    )

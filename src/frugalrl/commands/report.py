@@ -1,0 +1,33 @@
+"""frugalrl report: write a results directory's report anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from frugalrl.commands.arguments import parse
+
+DESCRIPTION = """Write the report of a results directory: report.html, tables.md, tables.tex and
+figures/*.svg. The directory may be unfinished: what is missing is said in the report."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Write a report."""
+
+    results: Path
+    """Results directory of frugalrl bench or frugalrl compare."""
+    out: Path | None = None
+    """Where to write it; None: into the results directory."""
+    open: bool = False
+    """Open it in the browser."""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the report."""
+    options = parse(Options, arguments, "report", DESCRIPTION)
+    from frugalrl.bench.command import show_report
+    from frugalrl.bench.report.write import write_report
+
+    show_report(write_report(options.results, options.out), open_report=options.open)
+    return 0
