@@ -80,6 +80,8 @@ class FrugalWriter(Writer):
                 f"FrugalWriter decides transition by transition, but the storage has ndim="
                 f"{storage.ndim}; use ndim=1 and extend the buffer with data.reshape(-1)"
             )
+        if storage.max_size == torch.iinfo(torch.int64).max:
+            raise ValueError("the storage has no limit; give it a max_size")
         if len(storage):
             raise ValueError(
                 f"the storage already holds {len(storage)} transitions that the filter does not "
@@ -158,6 +160,8 @@ class FrugalWriter(Writer):
     ) -> None:
         """Write rows, telling slots that were in use from new ones, which add to the length."""
         self._write_count += len(rows)
+        order = np.argsort(slots)  # a ListStorage can only be appended to
+        rows, slots = rows[order], slots[order]
         fresh = slots >= len(self._storage)
         for chosen, is_new in ((~fresh, False), (fresh, True)):
             if chosen.any():

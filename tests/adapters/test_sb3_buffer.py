@@ -1,0 +1,275 @@
+"""What FrugalReplayBuffer stores, draws, saves and refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from sb3_models import build, frugal_model, make_buffer
+from stable_baselines3 import SAC, HerReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import CheckpointCallback
+
+import frugalrl
+from frugalrl.adapters.sb3 import FrugalReplayBuffer
+
+# --- what is stored and what is drawn ---------------------------------------------------------
+
+
+def offer(buffer, generator, infos=None, done=None):
+    """Offer one random transition an environment; return what was offered."""
+    environments = buffer.n_envs
+    shape = (environments, *buffer.observation_space.shape)
+    obs, next_obs = generator.random((2, *shape)).round(1)
+    action = generator.random((environments, 1)).astype(np.float32)
+    reward = generator.random(environments).round(1)
+    done = np.zeros(environments) if done is None else np.array(done, float)
+    buffer.add(obs, next_obs, action, reward, done, infos or [{}] * environments)
+    return obs, next_obs, action, reward
+
+
+def test_each_environment_is_admitted_on_its_own():
+    buffer = make_buffer(3, warmup_steps=10, bins=3)
+    direct = frugalrl.ReplayBuffer(
+        300,
+        observation_space=buffer.observation_space,
+        action_space=buffer.action_space,
+        admission=frugalrl.FrugalFilter(warmup_steps=10, bins=3),
+    )
+    generator = np.random.default_rng(0)
+    for _ in range(60):
+        obs, next_obs, action, reward = offer(buffer, generator)
+        never = np.zeros(3, np.bool_)
+        direct.add(obs, action, reward, next_obs, never, never)
+    assert buffer.stats == direct.stats
+    assert buffer.stats.replaced > 0
+    assert len(buffer) % 3  # not whole rows of environments
+    for ours, theirs in zip(buffer.transitions(), direct.transitions(), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert np.isin(buffer._draw(500), np.arange(len(buffer))).all()
+
+
+def test_capacity_counts_transitions_of_all_environments():
+    buffer = make_buffer(4, size=22, admission=frugalrl.AdmitAll())
+    plain = ReplayBuffer(22, buffer.observation_space, buffer.action_space, n_envs=4)
+    generator = np.random.default_rng(0)
+    for _ in range(9):
+        offer(buffer, generator)
+    assert buffer.full
+    assert buffer.size() == 4 * plain.buffer_size == 20
+
+
+def test_timeouts_do_not_mask_the_bootstrap():
+    info = [{"TimeLimit.truncated": True}, {"TimeLimit.truncated": False}]
+    for handled, expected in ((True, {0.0, 1.0}), (False, {1.0})):
+        buffer = make_buffer(2, warmup_steps=50, handle_timeout_termination=handled)
+        offer(buffer, np.random.default_rng(0), info, done=[True, True])
+        batch = buffer.sample(40)
+        assert batch.dones.shape == (40, 1)
+        assert set(batch.dones.flatten().tolist()) == expected
+        assert buffer.transitions().truncated.tolist() == [handled, False]
+
+
+def test_samples_are_normalised_and_storage_is_not(pendulum):
+    model = build(
+        SAC,
+        pendulum,
+        2,
+        normalize=True,
+        buffer_size=500,
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"warmup_steps": 20},
+    )
+    model.learn(100)
+    buffer, env = model.replay_buffer, model.get_vec_normalize_env()
+    stored = buffer.transitions()
+    assert stored.rewards.min() < -1.0
+    np.testing.assert_allclose((stored.observations[:, :2] ** 2).sum(axis=1), 1.0, atol=1e-5)
+    slots = np.arange(len(buffer))
+    batch = buffer._get_samples(slots, env=env)
+    raw = buffer._get_samples(slots)
+    np.testing.assert_array_equal(batch.observations, env.normalize_obs(raw.observations.numpy()))
+    np.testing.assert_array_equal(batch.rewards, env.normalize_reward(raw.rewards.numpy()))
+    assert not torch.equal(batch.observations, raw.observations)
+
+
+def test_samples_are_on_the_device():
+    buffer = make_buffer(warmup_steps=50)
+    offer(buffer, np.random.default_rng(0))
+    buffer.device = torch.device("meta")
+    assert {tensor.device.type for tensor in buffer.sample(3) if tensor is not None} == {"meta"}
+
+
+def test_extreme_doubles_survive_admit_all():
+    buffer = make_buffer(admission=frugalrl.AdmitAll())
+    values = np.array([[np.pi * 1e300, -5e-324]])
+    flags = np.zeros(1)
+    buffer.add(values, -values, np.zeros((1, 1), np.float32), flags, flags, [{}])
+    batch = buffer.sample(1)
+    assert batch.observations.dtype == torch.float64
+    np.testing.assert_array_equal(batch.observations, values)
+    np.testing.assert_array_equal(batch.next_observations, -values)
+
+
+def test_reset_forgets_transitions_and_filter():
+    buffer, generator = make_buffer(warmup_steps=5), np.random.default_rng(0)
+    for _ in range(30):
+        offer(buffer, generator)
+    assert buffer.admission.is_fitted
+    buffer.reset()
+    assert (len(buffer), buffer.pos, buffer.full) == (0, 0, False)
+    assert not buffer.admission.is_fitted
+    with pytest.raises(ValueError, match="empty"):
+        buffer.sample(1)
+    offer(buffer, generator)
+    assert buffer.size() == 1
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def assert_goes_on_identically(one, other):
+    for buffer in (one, other):
+        generator = np.random.default_rng(9)
+        for _ in range(60):
+            environments = buffer.n_envs
+            obs, next_obs = generator.random((2, environments, 3)).round(1)
+            action = generator.random((environments, 1)).astype(np.float32)
+            reward = generator.random(environments).round(1)
+            buffer.add(obs, next_obs, action, reward, np.zeros(environments), [{}] * environments)
+    assert one.stats == other.stats
+    assert one.stats.evicted + one.stats.replaced > 0
+    for ours, theirs in zip(one.transitions(), other.transitions(), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_checkpoints_keep_the_filters_state(pendulum, tmp_path):
+    model = frugal_model(pendulum)
+    callback = CheckpointCallback(25, str(tmp_path), "run", save_replay_buffer=True)
+    model.learn(100, callback=callback)
+    loaded = SAC.load(tmp_path / "run_100_steps.zip", env=model.env, device="cpu")
+    assert type(loaded.replay_buffer) is FrugalReplayBuffer
+    assert loaded.replay_buffer.admission.settings == model.replay_buffer.admission.settings
+    assert len(loaded.replay_buffer) == 0  # as with every buffer of Stable-Baselines3
+    # The callback saves before the step is stored, so compare what was saved at the end.
+    model.save_replay_buffer(tmp_path / "buffer")
+    loaded.load_replay_buffer(tmp_path / "buffer")
+    assert loaded.replay_buffer.stats == model.replay_buffer.stats
+    assert loaded.replay_buffer.admission.is_fitted
+    assert_goes_on_identically(model.replay_buffer, loaded.replay_buffer)
+    loaded.load_replay_buffer(tmp_path / "run_replay_buffer_100_steps.pkl")
+    assert loaded.replay_buffer.stats.offered == 98
+    loaded.learn(20, reset_num_timesteps=False)
+    assert loaded.replay_buffer.stats.offered == 118
+
+
+def test_a_loaded_model_starts_with_an_unused_filter(pendulum, tmp_path):
+    admission = frugalrl.FrugalFilter(warmup_steps=30, bins=7)
+    model = build(
+        SAC,
+        pendulum,
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"admission": admission},
+    )
+    model.learn(50)
+    assert model.replay_buffer.admission.is_fitted
+    assert not admission.is_fitted
+    model.save(tmp_path / "model")
+    loaded = SAC.load(tmp_path / "model", env=model.env, device="cpu")
+    assert loaded.replay_buffer.admission.settings.bins == 7
+    assert not loaded.replay_buffer.admission.is_fitted
+    loaded.learn(30)
+    assert loaded.replay_buffer.stats.offered == 30
+
+
+def test_files_without_pickle(pendulum, tmp_path):
+    model = frugal_model(pendulum)
+    model.learn(100)
+    model.replay_buffer.save(tmp_path / "buffer.safetensors")
+    fresh = frugal_model(pendulum)
+    fresh.replay_buffer.load(tmp_path / "buffer.safetensors")
+    assert fresh.replay_buffer.pos == model.replay_buffer.pos > 0
+    assert_goes_on_identically(model.replay_buffer, fresh.replay_buffer)
+    other = make_buffer(2)
+    with pytest.raises(frugalrl.StateFileError, match="space"):
+        other.load(tmp_path / "buffer.safetensors")
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "reason"),
+    [
+        ({"optimize_memory_usage": True}, {}, "optimize_memory_usage=True needs the neighbours"),
+        ({"n_steps": 3}, {}, "n_steps=3 needs the neighbours"),
+        ({}, {"n_steps": 3, "gamma": 0.9}, "n_steps=3 needs the neighbours"),
+        ({}, {"n_sampled_goal": 4}, "hindsight experience replay needs the neighbours"),
+    ],
+)
+def test_what_needs_neighbours_is_refused(settings, arguments, reason, pendulum):
+    with pytest.raises(ValueError, match=reason):
+        build(
+            SAC,
+            pendulum,
+            replay_buffer_class=FrugalReplayBuffer,
+            replay_buffer_kwargs=arguments,
+            **settings,
+        )
+
+
+def test_hindsight_by_inheritance_is_refused(pendulum):
+    class Both(FrugalReplayBuffer, HerReplayBuffer):
+        pass
+
+    with pytest.raises(ValueError, match="hindsight experience replay needs the neighbours"):
+        Both(10, spaces.Box(0, 1, (1,)), spaces.Box(0, 1, (1,)))
+
+
+def test_n_steps_is_found_through_a_subclass(pendulum):
+    class Mine(FrugalReplayBuffer):
+        def __init__(self, *positional, **named):
+            super().__init__(*positional, **named)
+
+    with pytest.raises(ValueError, match="n_steps=2"):
+        build(SAC, pendulum, n_steps=2, replay_buffer_class=Mine)
+    assert build(SAC, pendulum, replay_buffer_class=Mine).replay_buffer.size() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"bin": 3}, TypeError, "unknown argument 'bin'.*bins"),
+        ({"bins": 0}, ValueError, "bins=0"),
+        ({"admission": "fac"}, TypeError, "'fac' is no AdmissionFilter"),
+        ({"admission": frugalrl.AdmitAll(), "bins": 3}, TypeError, "one or the other"),
+        ({"dtype": "float64"}, ValueError, "AdmitAll"),
+        ({"dtype": "int8"}, ValueError, "dtype"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        make_buffer(**arguments)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(0, 255, (3, 8, 8), np.uint8),
+        spaces.Dict({"camera": spaces.Box(0, 255, (8, 8), np.uint8)}),
+        spaces.Tuple((spaces.Discrete(2),)),
+    ],
+)
+def test_spaces_that_are_no_vectors_are_refused(space):
+    with pytest.raises((ValueError, NotImplementedError)):
+        FrugalReplayBuffer(10, space, spaces.Discrete(2))
+
+
+def test_rows_by_environment_point_to_transitions():
+    buffer = make_buffer()
+    for name in ("observations", "rewards"):
+        with pytest.raises(AttributeError, match=r"transitions\(\)"):
+            getattr(buffer, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        buffer.nonsense  # noqa: B018
