@@ -1,4 +1,4 @@
-"""The replay buffer as plainly as it can be written: a dictionary of transitions, one row a time."""
+"""The replay buffer as plainly as it can be written: a dictionary, one row a time."""
 
 from __future__ import annotations
 

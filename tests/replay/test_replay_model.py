@@ -12,12 +12,12 @@ from gymnasium import spaces
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from reference.replay import SlowBuffer
 
 from frugalrl.admission.filters import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.integrity import structure_is_sound
+from reference.replay import SlowBuffer
 
 ACTIONS = {
     "box": spaces.Box(-2.0, 2.0, (3,), np.float32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import gymnasium
@@ -10,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from frugalrl.admission.filters import AdmitAll, RandomAdmit
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
+from frugalrl.admission.protocol import DROP, REPLACE, Decisions
 from frugalrl.replay.buffer import ReplayBuffer
 
 HUMANOID = spaces.Box(-np.inf, np.inf, (376,), np.float64)
@@ -36,7 +37,7 @@ class Scripted(AdmitAll):
 
 def walk(buffer: ReplayBuffer, states: list[Any], cut_after: frozenset[int] = frozenset()) -> None:
     """Add the transitions between neighbouring states."""
-    for i, (state, next_state) in enumerate(zip(states, states[1:], strict=False)):
+    for i, (state, next_state) in enumerate(pairwise(states)):
         buffer.add(
             np.array([state]), np.zeros((1, 2), np.float32), np.array([float(i)]),
             np.array([next_state]), np.array([i in cut_after]), NO,
@@ -49,9 +50,7 @@ def kept_states(buffer: ReplayBuffer) -> int:
 
 
 def make(capacity: int = 100, admission: Any = None) -> ReplayBuffer:
-    return ReplayBuffer(
-        capacity, observation_space=SMALL, action_space=ACTION, admission=admission
-    )
+    return ReplayBuffer(capacity, observation_space=SMALL, action_space=ACTION, admission=admission)
 
 
 STATES = [[float(i), i + 0.5, -float(i)] for i in range(12)]

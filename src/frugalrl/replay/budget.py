@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 from frugalrl.replay.storage import grown
@@ -31,7 +30,6 @@ class ByteBudget:
     def __init__(self, limit: int, intake: Intake) -> None:
         self._limit = limit
         self._intake = intake
-        self._warned = False
         storage = intake.storage
         fewest = min(_FEWEST, storage.capacity)
         needed = intake.nbytes + fewest * (storage.slot_bytes + 2 * storage.state_bytes)
@@ -58,7 +56,11 @@ class ByteBudget:
                 return
 
     def settle(self) -> None:
-        """Give back bytes if the filter has grown into those of the storage."""
+        """Give back bytes if the filter has grown into those of the storage.
+
+        Raises:
+            ValueError: the filter leaves nothing.
+        """
         excess = self._intake.nbytes - self._limit
         if excess <= 0:
             return
@@ -68,13 +70,10 @@ class ByteBudget:
             self._intake.evict()
         keep = max(len(storage.refs) - surplus, len(storage.refs) - storage.free_states + 2, 2)
         storage.resize_states(min(keep, len(storage.refs)))
-        if self._intake.nbytes > self._limit and not self._warned:
-            self._warned = True
-            warnings.warn(
+        if self._intake.nbytes > self._limit:
+            raise ValueError(
                 f"capacity_bytes={self._limit} is too small for this filter, which alone takes "
-                f"{self._intake.admission.nbytes} bytes",
-                RuntimeWarning,
-                stacklevel=6,
+                f"{self._intake.admission.nbytes} bytes"
             )
 
     def _evict(self) -> None:
@@ -95,13 +94,16 @@ class ByteBudget:
         storage, sampler = self._intake.storage, self._intake.sampler
         rows = len(storage.table)
         spare = self._spare() + sampler.nbytes
-        for wanted in (grown(rows), rows + 1):
-            wanted = min(wanted, storage.capacity)
+        step = grown(rows) - rows
+        # Not by a handful when there are many: the sampler's tree is built anew each time.
+        while step > rows >> 10:
+            wanted = min(rows + step, storage.capacity)
             cost = (wanted - rows) * storage.slot_bytes + sampler.nbytes_for(wanted)
             if wanted > rows and cost <= spare:
                 storage.resize_slots(wanted)
                 sampler.resize(wanted)
                 return True
+            step //= 2
         return False
 
     def _grow_states(self) -> bool:

@@ -281,11 +281,12 @@ class ReplayBuffer:
             dtype = check_dtype(state["dtype"])
             layout = make_layout(*spaces, dtype)
             most, most_bytes = capacity_from(state["capacity"], state["capacity_bytes"])
+            storage = restore_storage(state["storage"], layout, most)
             intake = Intake(
                 Stage(layout, 1),
-                restore_storage(state["storage"], layout, most),
+                storage,
                 restore_filter(state["admission"], admission),
-                restore_sampler(state["sampler"], sampler),
+                restore_sampler(state["sampler"], sampler, storage),
                 most_bytes,
             )
             intake.load_state_dict(state["intake"])

@@ -119,14 +119,16 @@ def sampler_state(sampler: Sampler) -> dict[str, Any]:
     return {"name": sampler.name, "state": sampler.state_dict()}
 
 
-def restore_sampler(saved: dict[str, Any], made_by: Any) -> Sampler:
-    """Make a sampler from its name and state."""
+def restore_sampler(saved: dict[str, Any], made_by: Any, storage: Storage) -> Sampler:
+    """Make a sampler from its name and state, for what is stored."""
     name = saved["name"]
     if made_by is None and name not in SAMPLERS:
         raise ValueError(
             f"the sampler {name!r} is not one of this library's; give its class as sampler="
         )
     sampler: Sampler = (made_by or SAMPLERS[name]).from_state_dict(saved["state"])
+    if not sampler.fits(storage.oldest_first(), len(storage.table)):
+        raise ValueError("the sampler's state does not fit what is stored")
     return sampler
 
 

@@ -67,6 +67,9 @@ class Sampler(Protocol):
     def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
         """Learn the temporal-difference errors of drawn transitions."""
 
+    def fits(self, held: NDArray[np.int64], slots: int) -> bool:
+        """Tell whether the state, loaded from somewhere, is one about these of so many slots."""
+
     def state_dict(self) -> dict[str, Any]:
         """Settings and state."""
 
@@ -122,6 +125,10 @@ class Uniform:
 
     def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
         """Learn nothing."""
+
+    def fits(self, held: NDArray[np.int64], slots: int) -> bool:
+        """No state that could not fit."""
+        return True
 
     def state_dict(self) -> dict[str, Any]:
         """No settings."""
@@ -263,6 +270,12 @@ class Prioritized:
         priorities = np.power(np.abs(errors) + self.epsilon, self.alpha)
         self._greatest = max(self._greatest, float(priorities.max(initial=0.0)))
         self._tree.set_positive(slots, priorities)
+
+    def fits(self, held: NDArray[np.int64], slots: int) -> bool:
+        """Tell whether exactly the slots that hold something have a priority."""
+        if len(self._tree) != slots:
+            return False
+        return np.array_equal(np.flatnonzero(self._tree.values), np.sort(held))
 
     def state_dict(self) -> dict[str, Any]:
         """Settings and priorities."""

@@ -1,0 +1,168 @@
+"""A limit in bytes holds at every moment and is well used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frugalrl.admission.filters import RandomAdmit
+from frugalrl.admission.frugal import FrugalFilter
+from frugalrl.replay.buffer import ReplayBuffer
+from frugalrl.replay.integrity import structure_is_sound
+
+FILTERS: dict[str, Any] = {
+    "all": lambda: None,
+    "random": lambda: RandomAdmit(0.5),
+    "fac": lambda: FrugalFilter(warmup_steps=200),
+    "coarse": lambda: FrugalFilter(warmup_steps=200, bins=3),
+    "filter": lambda: FrugalFilter(warmup_steps=200, bins=8, warmup="filter"),
+}
+
+
+LIMITS = {"all": "60kB", "random": "50kB", "fac": "120kB", "coarse": "250kB", "filter": "100kB"}
+
+
+class Stream:
+    """Random walks of several environments, which go on wherever they were left."""
+
+    def __init__(self, environments: int, width: int, seed: int = 0) -> None:
+        self.random = np.random.default_rng(seed)
+        self.state = self.random.standard_normal((environments, width))
+
+    def rows(self) -> tuple[Any, ...]:
+        """One step of each environment."""
+        state = self.state
+        step = 0.1 * self.random.standard_normal(state.shape)
+        self.state = 0.99 * state + step
+        flags = self.random.random((2, len(state))) < 0.02
+        self.state[flags.any(axis=0)] = 0.0
+        return state, step[:, :1], 3 * state[:, 0], 0.99 * state + step, *flags
+
+
+def make(limit: int | str, width: int, admission: str, **options: Any) -> ReplayBuffer:
+    return ReplayBuffer(
+        capacity_bytes=limit,
+        observation_space=spaces.Box(-np.inf, np.inf, (width,), np.float64),
+        action_space=spaces.Box(-1.0, 1.0, (1,), np.float32),
+        admission=FILTERS[admission](),
+        **options,
+    )
+
+
+@given(
+    limit=st.integers(40_000, 90_000),
+    width=st.sampled_from([2, 11, 40]),
+    admission=st.sampled_from(sorted(FILTERS)),
+    sampler=st.sampled_from(["uniform", "prioritized"]),
+    environments=st.integers(1, 4),
+    capacity=st.sampled_from([None, 300]),
+)
+@settings(max_examples=12)
+def test_the_limit_is_never_exceeded(
+    limit: int, width: int, admission: str, sampler: str, environments: int, capacity: int | None
+) -> None:
+    if admission not in ("all", "random"):
+        # The warm-up that the filter remembers, and the first trees of crowded cells.
+        limit += 200 * (width * 8 + 16) + 300_000
+    buffer = make(
+        limit, width, admission, sampler=sampler, environments=environments, capacity=capacity
+    )
+    stream = Stream(environments, width)
+    for _ in range(2000 // environments):
+        buffer.add(*stream.rows())
+        assert buffer.nbytes <= limit
+    storage = buffer._storage
+    assert structure_is_sound(
+        storage.table, storage.refs, storage.last, storage.control, storage.capacity
+    )
+    assert len(buffer) <= (capacity or 10**9)
+    assert len(buffer.sample(100).rewards) == 100
+
+
+@pytest.mark.parametrize("admission", sorted(FILTERS))
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
+def test_the_limit_is_well_used(admission: str, sampler: str) -> None:
+    buffer = make("300kB", 11, admission, sampler=sampler)
+    stream = Stream(1, 11)
+    while buffer.stats.evicted < 100:
+        buffer.add(*stream.rows())
+    assert 0.85 * 300_000 < buffer.nbytes <= 300_000
+
+
+def test_the_ratio_of_states_to_transitions_follows_the_stream() -> None:
+    """Where nothing is shared the pool grows to two states a transition, and gives them back."""
+    buffer = make(200_000, 8, "all")
+    rng = np.random.default_rng(0)
+    for _ in range(4000):
+        buffer.add(rng.random(8), np.zeros(1), 0.0, rng.random(8), False, False)
+    apart = len(buffer)
+    stream = Stream(1, 8)
+    for _ in range(8000):
+        buffer.add(*stream.rows())
+    assert len(buffer) > 1.3 * apart
+    assert buffer.nbytes <= 200_000
+
+
+@pytest.mark.filterwarnings("ignore:refused")
+@pytest.mark.parametrize("admission", sorted(FILTERS))
+def test_several_environments_decide_as_one_by_one(admission: str) -> None:
+    together, apart = (make(LIMITS[admission], 4, admission, environments=3) for _ in range(2))
+    stream = Stream(3, 4)
+    for _ in range(900):
+        rows = stream.rows()
+        together.add(*rows)
+        # The other rows are refused, so that each environment keeps its place.
+        for i in range(3):
+            single = [np.array(column, copy=True) for column in rows]
+            single[2][np.arange(3) != i] = np.nan
+            shared = apart._storage.last.copy()
+            apart.add(*single)
+            shared[i] = apart._storage.last[i]
+            apart._storage.last[...] = shared
+    assert together.stats.evicted == apart.stats.evicted
+    assert together.nbytes == apart.nbytes
+    for one, other in zip(together.transitions(), apart.transitions(), strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("admission", sorted(FILTERS))
+def test_saving_in_the_middle_changes_nothing(admission: str) -> None:
+    buffer = make(LIMITS[admission], 4, admission, sampler="prioritized")
+    stream, other = Stream(1, 4), Stream(1, 4)
+    for _ in range(1800):
+        buffer.add(*stream.rows())
+        other.rows()
+    loaded = ReplayBuffer.from_state_dict(buffer.state_dict())
+    assert loaded.nbytes == buffer.nbytes
+    for _ in range(600):
+        one, two = buffer.add(*stream.rows()), loaded.add(*other.rows())
+        assert one.codes.tolist() == two.codes.tolist()
+        assert one.slots.tolist() == two.slots.tolist()
+        assert loaded.nbytes == buffer.nbytes
+    assert np.array_equal(buffer.sample(64).slots, loaded.sample(64).slots)
+
+
+def test_both_limits_apply() -> None:
+    buffer = make("1MB", 3, "all", capacity=50)
+    stream = Stream(1, 3)
+    for _ in range(200):
+        buffer.add(*stream.rows())
+    assert len(buffer) == 50
+    assert buffer.capacity == 50
+    assert buffer.capacity_bytes == 1_000_000
+
+
+def test_a_limit_too_small_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="no room for 4 transitions; use at least"):
+        make(100, 3, "all")
+
+
+def test_a_limit_too_small_for_the_warm_up_is_refused_at_the_first_row() -> None:
+    buffer = make(20_000, 40, "fac")
+    with pytest.raises(ValueError, match="too small for this filter"):
+        buffer.add(*Stream(1, 40).rows())

@@ -1,0 +1,302 @@
+"""Bad input is an error that says what would work, or a counted refusal; the state stays whole."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from frugalrl.admission.filters import AdmitAll, RandomAdmit
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
+from frugalrl.replay.buffer import REFUSED, ReplayBuffer
+from frugalrl.replay.samplers import LargeBatch, Prioritized
+from frugalrl.replay.validation import bytes_from
+
+SPACE = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+ACTION = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+
+def make(**options: Any) -> ReplayBuffer:
+    settings: dict[str, Any] = {
+        "capacity": 50,
+        "observation_space": SPACE,
+        "action_space": ACTION,
+    }
+    return ReplayBuffer(**(settings | options))
+
+
+def rows(count: int = 2, **changes: Any) -> dict[str, Any]:
+    good: dict[str, Any] = {
+        "observations": np.arange(2.0 * count).reshape(count, 2),
+        "actions": np.zeros((count, 1), np.float32),
+        "rewards": np.arange(float(count)),
+        "next_observations": np.arange(2.0 * count).reshape(count, 2) + 0.5,
+        "terminated": np.zeros(count, bool),
+        "truncated": np.zeros(count, bool),
+    }
+    return good | changes
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"capacity": 0}, ValueError, "capacity=0 is out of range; use an integer from 1"),
+        ({"capacity": -3}, ValueError, "capacity=-3"),
+        ({"capacity": 2.5}, TypeError, "capacity=2.5 is no integer"),
+        ({"capacity": True}, TypeError, "capacity=True is no integer"),
+        ({"capacity": 2**40}, ValueError, "use at most"),
+        ({"capacity": None}, ValueError, "capacity_bytes"),
+        ({"capacity_bytes": "many"}, ValueError, "capacity_bytes='many' is no size; write it as"),
+        ({"capacity_bytes": "3XB"}, ValueError, "no size"),
+        ({"capacity_bytes": 0}, ValueError, "capacity_bytes=0"),
+        ({"capacity_bytes": 1.5}, TypeError, "capacity_bytes=1.5"),
+        ({"dtype": "float23"}, ValueError, "dtype='float23' is unknown; did you mean 'float32'"),
+        ({"dtype": np.float64}, ValueError, "dtype"),
+        ({"sampler": "prioritised"}, ValueError, "did you mean 'prioritized'"),
+        ({"sampler": 3}, TypeError, "sampler=3 is no sampler"),
+        ({"admission": "fac"}, TypeError, "admission='fac' is no filter"),
+        ({"environments": 0}, ValueError, "environments=0"),
+        ({"seed": -1}, ValueError, "seed=-1"),
+        ({"observation_space": spaces.Discrete(3)}, TypeError, "FlattenObservation"),
+        ({"observation_space": spaces.MultiDiscrete([3])}, TypeError, "not supported"),
+        ({"observation_space": spaces.Dict({"a": SPACE})}, TypeError, "not supported"),
+        ({"observation_space": spaces.Tuple([SPACE])}, TypeError, "not supported"),
+        ({"observation_space": spaces.Box(0, 255, (8, 8, 3), np.uint8)}, TypeError, "images"),
+        ({"observation_space": spaces.Box(0, 1, (0,))}, ValueError, "holds no numbers"),
+        ({"observation_space": None}, TypeError, "observation_space=None"),
+        ({"action_space": spaces.Box(0, 1, (0,))}, ValueError, "holds no numbers"),
+        ({"action_space": spaces.Dict({"a": ACTION})}, TypeError, "action_space=.*Discrete"),
+        ({"action_space": spaces.Box(0, 2**63, (1,), np.uint64)}, TypeError, "not supported"),
+    ],
+)
+def test_wrong_settings_are_refused_at_once(
+    options: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"observations": np.zeros((2, 3))}, ValueError, r"observations has shape \(2, 3\)"),
+        ({"observations": np.zeros(5)}, ValueError, "for one transition"),
+        ({"observations": 3.0}, ValueError, "observations has shape"),
+        ({"next_observations": np.zeros((1, 2))}, ValueError, "next_observations has shape"),
+        ({"actions": np.zeros(2)}, ValueError, r"actions has shape \(2,\); expected \(2, 1\)"),
+        ({"rewards": np.zeros((2, 1))}, ValueError, "rewards has shape"),
+        ({"rewards": 1.0}, ValueError, "rewards has shape"),
+        ({"terminated": False}, ValueError, "terminated has shape"),
+        ({"truncated": np.zeros(3, bool)}, ValueError, "truncated has shape"),
+        ({"truncated": np.zeros(2)}, TypeError, "truncated has dtype float64; expected booleans"),
+        ({"terminated": np.array([0, 2])}, ValueError, "terminated holds integers other than"),
+        ({"observations": np.full((2, 2), "x")}, TypeError, "observations has dtype"),
+        ({"actions": np.full((2, 1), 1j)}, TypeError, "actions has dtype complex"),
+        ({"rewards": np.array([None, 1.0])}, TypeError, "rewards has dtype object"),
+    ],
+)
+def test_wrong_rows_are_refused_and_nothing_is_stored(
+    changes: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    buffer = make()
+    buffer.add(**rows())
+    before = buffer.stats
+    with pytest.raises(error, match=match):
+        buffer.add(**rows(**changes))
+    assert buffer.stats == before
+    assert buffer.transitions().rewards.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("actions", "error"),
+    [
+        (np.array([0, 4]), ValueError),
+        (np.array([-1, 0]), ValueError),
+        (np.array([0.0, 1.0]), TypeError),
+        (np.array([[0], [1]]), ValueError),
+    ],
+)
+def test_discrete_actions_are_checked(actions: Any, error: type[Exception]) -> None:
+    buffer = make(action_space=spaces.Discrete(4))
+    with pytest.raises(error, match="actions"):
+        buffer.add(**rows(actions=actions))
+    buffer.add(**rows(actions=np.array([0, 3])))
+    assert buffer.transitions().actions.tolist() == [0, 3]
+
+
+@pytest.mark.pure_python
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("admission", [AdmitAll, lambda: RandomAdmit(1.0)])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("name", ["observations", "actions", "rewards", "next_observations"])
+def test_what_is_not_finite_is_refused_counted_and_warned_of_once(
+    name: str, value: float, admission: Any, dtype: str
+) -> None:
+    buffer = make(admission=admission(), dtype=dtype)
+    bad = rows(3)
+    bad["actions"] = bad["actions"].astype(np.float64)
+    bad[name][1] = value
+    with pytest.warns(RuntimeWarning, match=r"refused 1 transition.*row 1.*rejected_nonfinite"):
+        outcome = buffer.add(**bad)
+    assert outcome.codes.tolist() == [STORE, REFUSED, STORE]
+    assert outcome.slots.tolist() == [0, -1, 1]
+    assert (outcome.stored, outcome.refused, outcome.dropped, outcome.replaced) == (2, 1, 0, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        buffer.add(**bad)
+    assert buffer.stats.rejected_nonfinite == 2
+    assert buffer.stats.offered == 6
+    assert np.isfinite(buffer.transitions().observations).all()
+    assert len(buffer) == 4
+
+
+def test_large_values_fit_float32_but_not_float16() -> None:
+    large = rows(1, observations=np.array([[1e30, -1e30]]), rewards=np.array([1e30]))
+    buffer = make()
+    buffer.add(**large)
+    assert buffer.transitions().observations.tolist() == [[np.float32(1e30), np.float32(-1e30)]]
+    with pytest.warns(RuntimeWarning, match="too large"):
+        make(dtype="float16").add(**large)
+
+
+def test_a_refused_row_ends_the_sharing_of_its_environment() -> None:
+    buffer = make()
+    buffer.add(**rows(1, next_observations=np.array([[7.0, 7.0]])))
+    with pytest.warns(RuntimeWarning):
+        buffer.add(**rows(1, rewards=np.array([np.nan])))
+    assert buffer._storage.last.tolist() == [-1]
+
+
+def test_sampling_needs_something_to_sample() -> None:
+    buffer = make()
+    with pytest.raises(ValueError, match="buffer is empty"):
+        buffer.sample(4)
+    buffer.add(**rows())
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="batch_size="):
+            buffer.sample(size)
+    with pytest.raises(TypeError, match=r"batch_size=1\.5"):
+        buffer.sample(1.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="batches=0"):
+        buffer.sample(4, batches=0)
+    assert len(buffer.sample(np.int64(7)).rewards) == 7  # type: ignore[arg-type]
+
+
+def test_feedback_is_checked() -> None:
+    buffer = make(sampler="prioritized")
+    buffer.add(**rows())
+    with pytest.raises(ValueError, match="1 values for 2 slots"):
+        buffer.feedback([0, 1], [1.0])
+    with pytest.raises(ValueError, match="slots must lie from 0 to 1"):
+        buffer.feedback([0, 2], [1.0, 1.0])
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        buffer.feedback([0, 1], [1.0, np.nan])
+    buffer.feedback([], [])
+    assert buffer.sample(3).weights.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options"),
+    [
+        (Prioritized, {"alpha": -1.0}),
+        (Prioritized, {"beta": np.nan}),
+        (Prioritized, {"epsilon": 0.0}),
+        (Prioritized, {"anneal_steps": 0}),
+        (LargeBatch, {"multiple": 0}),
+        (LargeBatch, {"multiple": 1.5}),
+    ],
+)
+def test_samplers_check_their_settings(sampler: Any, options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name}="):
+        sampler(**options)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("512MB", 512_000_000),
+        ("2GiB", 2 * 1024**3),
+        ("1.5 kb", 1500),
+        ("100", 100),
+        ("7B", 7),
+        (99, 99),
+        ("1TiB", 1024**4),
+    ],
+)
+def test_sizes_are_read(text: Any, expected: int) -> None:
+    assert bytes_from(text) == expected
+
+
+@pytest.mark.pure_python
+def test_inputs_of_many_kinds_are_taken() -> None:
+    """Lists, other float types, integers, strided views, single transitions."""
+    buffer = make(observation_space=spaces.Box(-9, 9, (2, 3), np.float64))
+    wide = np.arange(24.0).reshape(2, 2, 6)
+    outcome = buffer.add(
+        wide[:, :, ::2], [[0.5], [1]], [1, 2], wide[:, :, 1::2].astype(np.float32), [0, 1], [1, 0]
+    )
+    assert outcome.slots.tolist() == [0, 1]
+    buffer.add(np.ones((2, 3), int), [0.25], 3, np.zeros((2, 3), np.float16), False, np.True_)
+    held = buffer.transitions()
+    assert held.observations.shape == (3, 2, 3)
+    assert np.array_equal(held.observations[:2], wide[:, :, ::2])
+    assert np.array_equal(held.next_observations[:2], wide[:, :, 1::2])
+    assert held.actions.tolist() == [[0.5], [1.0], [0.25]]
+    assert held.rewards.tolist() == [1.0, 2.0, 3.0]
+    assert held.terminated.tolist() == [False, True, False]
+    assert held.truncated.tolist() == [True, False, True]
+
+
+def test_no_rows_are_no_error() -> None:
+    buffer = make()
+    outcome = buffer.add(**rows(0))
+    assert len(outcome.codes) == 0
+    assert buffer.stats.offered == 0
+    assert buffer.stats.acceptance_rate == 0.0
+
+
+def test_constant_rows_are_stored() -> None:
+    buffer = make()
+    same = rows(1, next_observations=rows(1)["observations"])
+    for _ in range(60):
+        buffer.add(**same)
+    assert len(buffer) == 50
+    assert (buffer.transitions().observations == [0.0, 1.0]).all()
+
+
+class Wrong(AdmitAll):
+    """Decides what cannot be carried out."""
+
+    def __init__(self, codes: list[int], slots: list[int], keep: Any = None) -> None:
+        self.answer = Decisions(np.array(codes, np.int8), np.array(slots, np.int64), keep)
+
+    def offer(self, observations: Any, rewards: Any, free: Any) -> Decisions:
+        return self.answer
+
+
+@pytest.mark.pure_python
+@pytest.mark.parametrize(
+    ("codes", "slots", "keep", "match"),
+    [
+        ([STORE], [3], None, "next free slot"),
+        ([STORE], [-1], None, "left a free slot unused"),
+        ([REPLACE], [0], None, "holds nothing"),
+        ([REPLACE], [-1], None, "holds nothing"),
+        ([9], [0], None, "is not DROP, STORE or REPLACE"),
+        ([], [], None, "decided nothing"),
+        ([DROP] * 3, [-1] * 3, None, "2 rows are left"),
+        ([DROP], [], None, "0 slots"),
+        ([STORE, STORE], [0, 1], np.array([0, 0]), "one slot twice"),
+        ([STORE, STORE], [0, 1], np.array([0, 7]), "hold nothing"),
+    ],
+)
+def test_impossible_decisions_of_a_filter_are_errors(
+    codes: list[int], slots: list[int], keep: Any, match: str
+) -> None:
+    buffer = make(admission=Wrong(codes, slots, keep))
+    with pytest.raises(RuntimeError, match=match):
+        buffer.add(**rows(2))
