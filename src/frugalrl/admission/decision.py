@@ -84,7 +84,7 @@ def decide(
         if not is_new:
             count = phi.cells[cell, COUNT]
             limit = rule.density_threshold * math.exp(-count / rule.decay)
-            is_new = cell_mass(phi, mass, cell, reward) < limit
+            is_new = cell_mass(phi, mass, cell, reward, limit) < limit
         if is_new:
             codes[row] = STORE
             if taken == len(free):
@@ -93,7 +93,7 @@ def decide(
             shortage = room_for(phi, cell, slot)
             if shortage != ENOUGH:
                 return row, taken, shortage, slot
-            insert(phi, mass, cell, first, second, slot, reward)
+            insert(phi, cell, first, second, slot, reward)
             slots[row] = slot
             taken += 1
         elif rule.replaces:
@@ -102,7 +102,7 @@ def decide(
             shortage = room_for(phi, cell, slot)
             if shortage != ENOUGH:
                 return row, taken, shortage, slot
-            replace(phi, mass, cell, slot, reward)
+            replace(phi, cell, slot, reward)
             slots[row] = slot
         else:
             codes[row] = DROP
@@ -119,4 +119,4 @@ def density_at(
     cell = find_cell(phi, first, second)
     if cell < 0:
         return 0.0
-    return cell_mass(phi, rule.mass, cell, reward / rule.reward_scale)
+    return cell_mass(phi, rule.mass, cell, reward / rule.reward_scale, math.nan)

@@ -31,7 +31,7 @@ from frugalrl.admission.reward_tree import (
 )
 from frugalrl.admission.reward_tree_changes import new_tree, tree_insert, tree_remove
 
-SCANNED = 64
+SCANNED = 48
 """Most rewards of a cell that is scanned instead of kept as a tree."""
 BACK_TO_SCANNED = SCANNED // 2
 """A tree that has shrunk to this is a ring again; the gap keeps it from changing to and fro."""
@@ -44,6 +44,8 @@ CELL, NEXT = 0, 1
 
 # What there may be no room for.
 ENOUGH, SLOTS_SHORT, CELLS_SHORT, INDEX_SHORT, TREES_SHORT = range(5)
+ROUNDING = 1e-11
+"""More than what rounding can add up to in a density."""
 FULLEST_INDEX = 0.7
 """Share of the hash table's places taken at the most."""
 
@@ -155,11 +157,15 @@ def room_for(phi: Phi, cell: int, slot: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def cell_mass(phi: Phi, mass: Mass, cell: int, reward: float) -> float:
-    """Reward density estimate of `reward` in a cell that holds something."""
+def cell_mass(phi: Phi, mass: Mass, cell: int, reward: float, limit: float) -> float:
+    """Reward density estimate of `reward` in a cell that holds something.
+
+    Exact when `limit` is NaN; else any number on the same side of `limit` as the estimate.
+    """
     head = np.int64(phi.cells[cell, HEAD])
     if head < 0:
-        total = tree_mass(phi.forest, mass, -1 - head, reward)
+        count = float(phi.cells[cell, COUNT])
+        total = tree_mass(phi.forest, mass, -1 - head, reward, limit * count, ROUNDING * count)
     else:
         total = 0.0
         slot = head
@@ -207,20 +213,20 @@ def _append_to_ring(phi: Phi, cell: int, slot: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _insert_in_tree(phi: Phi, mass: Mass, root: int, slot: int) -> int:
+def _insert_in_tree(phi: Phi, root: int, slot: int) -> int:
     counters = phi.forest.counters
     stamp = counters[CLOCK]
     counters[CLOCK] += 1
-    return tree_insert(phi.forest, mass, root, phi.rewards[slot], slot, stamp)
+    return tree_insert(phi.forest, root, phi.rewards[slot], slot, stamp)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _make_tree(phi: Phi, mass: Mass, cell: int) -> None:
+def _make_tree(phi: Phi, cell: int) -> None:
     root = new_tree(phi.forest)
     slot = np.int64(phi.cells[cell, HEAD])
     for _ in range(phi.cells[cell, COUNT]):
         slot = np.int64(phi.links[slot, NEXT])
-        root = _insert_in_tree(phi, mass, root, slot)
+        root = _insert_in_tree(phi, root, slot)
     phi.cells[cell, HEAD] = -1 - root
 
 
@@ -234,20 +240,20 @@ def _oldest_of_tree(forest: Forest, root: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _make_ring(phi: Phi, mass: Mass, cell: int) -> None:
+def _make_ring(phi: Phi, cell: int) -> None:
     root = np.int64(-1 - phi.cells[cell, HEAD])
     members = phi.cells[cell, COUNT]
     phi.cells[cell, COUNT] = 0
     for _ in range(members):
         slot = _oldest_of_tree(phi.forest, root)
-        root = tree_remove(phi.forest, mass, root, phi.rewards[slot], slot)
+        root = tree_remove(phi.forest, root, phi.rewards[slot], slot)
         _append_to_ring(phi, cell, slot)
         phi.cells[cell, COUNT] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def insert(
-    phi: Phi, mass: Mass, cell: int, first: np.uint64, second: np.uint64, slot: int, reward: float
+    phi: Phi, cell: int, first: np.uint64, second: np.uint64, slot: int, reward: float
 ) -> None:
     """Store a reward as the youngest of its cell (-1: a new cell with this key)."""
     if cell < 0:
@@ -255,9 +261,9 @@ def insert(
     phi.rewards[slot] = reward
     phi.links[slot, CELL] = cell
     if phi.cells[cell, COUNT] == SCANNED and phi.cells[cell, HEAD] >= 0:
-        _make_tree(phi, mass, cell)
+        _make_tree(phi, cell)
     if phi.cells[cell, COUNT] > 0 and phi.cells[cell, HEAD] < 0:
-        root = _insert_in_tree(phi, mass, np.int64(-1 - phi.cells[cell, HEAD]), slot)
+        root = _insert_in_tree(phi, np.int64(-1 - phi.cells[cell, HEAD]), slot)
         phi.cells[cell, HEAD] = -1 - root
     else:
         _append_to_ring(phi, cell, slot)
@@ -266,11 +272,11 @@ def insert(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _detach(phi: Phi, mass: Mass, cell: int, slot: int) -> None:
+def _detach(phi: Phi, cell: int, slot: int) -> None:
     """Take a slot out of its cell's ring or tree; the count follows, all else stays."""
     head = np.int64(phi.cells[cell, HEAD])
     if head < 0:
-        root = tree_remove(phi.forest, mass, -1 - head, phi.rewards[slot], slot)
+        root = tree_remove(phi.forest, -1 - head, phi.rewards[slot], slot)
         phi.cells[cell, HEAD] = -1 - root
     else:
         before = head
@@ -283,29 +289,29 @@ def _detach(phi: Phi, mass: Mass, cell: int, slot: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def remove(phi: Phi, mass: Mass, slot: int) -> bool:
+def remove(phi: Phi, slot: int) -> bool:
     """Forget the reward of a slot; False when the slot holds none."""
     if slot < 0 or slot >= len(phi.rewards) or phi.links[slot, CELL] < 0:
         return False
     cell = np.int64(phi.links[slot, CELL])
-    _detach(phi, mass, cell, slot)
+    _detach(phi, cell, slot)
     phi.links[slot, CELL] = -1
     phi.forest.counters[STORED] -= 1
     if phi.cells[cell, COUNT] == 0:
         _remove_cell(phi, cell)
     elif phi.cells[cell, HEAD] < 0 and phi.cells[cell, COUNT] <= BACK_TO_SCANNED:
-        _make_ring(phi, mass, cell)
+        _make_ring(phi, cell)
     return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def replace(phi: Phi, mass: Mass, cell: int, slot: int, reward: float) -> None:
+def replace(phi: Phi, cell: int, slot: int, reward: float) -> None:
     """Give a stored slot of this cell a new reward; it is then the youngest."""
-    _detach(phi, mass, cell, slot)
+    _detach(phi, cell, slot)
     phi.rewards[slot] = reward
     head = np.int64(phi.cells[cell, HEAD])
     if phi.cells[cell, COUNT] > 0 and head < 0:
-        phi.cells[cell, HEAD] = -1 - _insert_in_tree(phi, mass, -1 - head, slot)
+        phi.cells[cell, HEAD] = -1 - _insert_in_tree(phi, -1 - head, slot)
     else:
         _append_to_ring(phi, cell, slot)
     phi.cells[cell, COUNT] += 1

@@ -247,7 +247,7 @@ class FrugalFilter:
         if self._warmup is not None:
             was_there = self._warmup.forget(slot)
         else:
-            was_there = remove(self._memory.phi, self._rule.mass, slot)
+            was_there = remove(self._memory.phi, slot)
         if not was_there:
             raise KeyError(f"slot {slot} holds nothing")
 

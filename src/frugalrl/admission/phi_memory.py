@@ -51,6 +51,7 @@ class PhiMemory:
                 leaf_whole=np.empty((0, 2, LEAF), dtype=np.int64),
                 leaf_size=np.empty(0, dtype=np.int32),
                 counters=counters,
+                bounds=np.empty((MOST_LEVELS * FAN, 2), dtype=np.float64),
             ),
         )
 
@@ -114,6 +115,7 @@ class PhiMemory:
                 leaf_whole=_enlarged(forest.leaf_whole, leaves),
                 leaf_size=_enlarged(forest.leaf_size, leaves),
                 counters=counters,
+                bounds=forest.bounds,
             )
         )
 
@@ -138,12 +140,20 @@ class PhiMemory:
             "leaf_whole": forest.leaf_whole[:leaves].copy(),
             "leaf_size": forest.leaf_size[:leaves].copy(),
             "counters": counters.copy(),
+            # How much idle room there was: with a byte limit the next eviction depends on it.
+            "allocated": {
+                "slots": len(phi.rewards),
+                "cells": len(phi.keys),
+                "inner": len(forest.inner_size),
+                "leaves": len(forest.leaf_size),
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over the arrays of `state_dict`."""
         phi = self.phi._asdict()
         forest = phi.pop("forest")._asdict()
+        bounds = forest.pop("bounds")
         for part in (phi, forest):
             for name, array in part.items():
                 loaded = np.ascontiguousarray(state[name])
@@ -153,7 +163,8 @@ class PhiMemory:
                         f"but {array.dtype} and {('n', *array.shape[1:])} is needed"
                     )
                 part[name] = loaded.copy()
-        self.phi = Phi(**phi, forest=Forest(**forest))
+        _allocate(phi, forest, state["allocated"])
+        self.phi = Phi(**phi, forest=Forest(**forest, bounds=bounds))
         self._recount_room()
 
     def _recount_room(self) -> None:
@@ -170,6 +181,23 @@ class PhiMemory:
                 given_back += 1
                 node = int(links[node, 0, 0])
             counters[room] = given_back + len(links) - int(counters[used])
+
+
+def _allocate(phi: dict[str, Any], forest: dict[str, Any], sizes: dict[str, int]) -> None:
+    """Give loaded arrays the idle room that they had."""
+    for part, names, what in (
+        (phi, ("rewards", "links"), "slots"),
+        (phi, ("keys", "cells"), "cells"),
+        (forest, ("inner_real", "inner_whole", "inner_size"), "inner"),
+        (forest, ("leaf_reward", "leaf_whole", "leaf_size"), "leaves"),
+    ):
+        for name in names:
+            used, size = len(part[name]), int(sizes[what])
+            if not used <= size < 2**31:
+                raise ValueError(f"{size} {what} cannot have been allocated for {used} in use")
+            part[name] = _enlarged(part[name], size)
+            if name == "links":
+                part[name][used:] = -1
 
 
 def _grown(size: int, least: int) -> int:

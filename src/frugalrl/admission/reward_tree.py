@@ -7,8 +7,8 @@ to its Taylor polynomial) on any child that no breakpoint of the kernel cuts, so
 that child's mass exactly and only the few leaves that are cut are read reward by reward. All
 questions and changes cost O(log n).
 
-Summaries are always computed anew from what lies below them, never added to and subtracted from, so
-rounding errors do not pile up over a long run.
+Moments are computed when first asked for, anew from what lies below, and marked as outdated (NaN) by
+every change; never added to and subtracted from, so rounding errors do not pile up over a long run.
 
 All trees of a filter live in one set of arrays (`Forest`). Functions here are compiled by Numba.
 """
@@ -22,11 +22,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-FAN = 32
+FAN = 16
 """Most children of an inner node."""
-LEAF = 64
+LEAF = 32
 """Most rewards in a leaf."""
-MOST_LEVELS = 12
+MOST_LEVELS = 16
 """Far more than 2**31 rewards need."""
 
 EPANECHNIKOV, TOPHAT, GAUSSIAN = 0, 1, 2
@@ -71,6 +71,9 @@ class Forest(NamedTuple):
     leaf_size: NDArray[np.int32]
     """(leaves,): number of rewards."""
     counters: NDArray[np.int64]
+    """Counters, and scratch for walks."""
+    bounds: NDArray[np.float64]
+    """(MOST_LEVELS * FAN, 2) scratch: least and most mass of each node that still waits."""
 
 
 class Mass(NamedTuple):
@@ -104,10 +107,47 @@ def reward_mass(mass: Mass, distance: float) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _bring_up_to_date(f: Forest, mass: Mass, node: int, c: int) -> int:
+    """Compute the moments of a child from what lies below it; returns how many there are."""
+    real, child = f.inner_real, f.inner_whole[node, CHILD, c]
+    moments = real.shape[1] - FIRST_MOMENT
+    middle = 0.5 * (real[node, LO, c] + real[node, HI, c])
+    per_bandwidth = 1.0 / mass.bandwidth
+    if f.inner_size[node, 1] == 1:
+        for k in range(1, moments + 1):
+            total = 0.0
+            for i in range(f.leaf_size[child]):
+                total += ((f.leaf_reward[child, i] - middle) * per_bandwidth) ** k
+            real[node, FIRST_MOMENT + k - 1, c] = total
+        return moments
+    for i in range(f.inner_size[child, 0]):
+        if math.isnan(real[child, FIRST_MOMENT, i]):
+            _bring_up_to_date(f, mass, child, i)
+    for k in range(1, moments + 1):
+        total = 0.0
+        for i in range(f.inner_size[child, 0]):
+            shift = (0.5 * (real[child, LO, i] + real[child, HI, i]) - middle) * per_bandwidth
+            # Binomial theorem, by Horner's rule, moves the moment to the new middle.
+            moved = float(f.inner_whole[child, COUNT, i])
+            for j in range(1, k + 1):
+                moved = moved * shift + _BINOMIAL[k, j] * real[child, FIRST_MOMENT + j - 1, i]
+            total += moved
+        real[node, FIRST_MOMENT + k - 1, c] = total
+    return moments
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _cumulative_sum(f: Forest, mass: Mass, node: int, c: int, t: float) -> float:
     """Sum of F(t - d) over a child's rewards, d their distance from its middle in bandwidths."""
     real = f.inner_real
     count = float(f.inner_whole[node, COUNT, c])
+    if mass.kernel != GAUSSIAN:
+        if t >= 1.0:
+            return count
+        if t <= -1.0:
+            return 0.0
+    if math.isnan(real[node, FIRST_MOMENT, c]):
+        _bring_up_to_date(f, mass, node, c)
     if mass.kernel == GAUSSIAN:
         density = 0.3989422804014327 * math.exp(-0.5 * t * t)
         total = 0.0
@@ -117,10 +157,6 @@ def _cumulative_sum(f: Forest, mass: Mass, node: int, c: int, t: float) -> float
             total += hermite * real[node, FIRST_MOMENT + k - 1, c] * _INVERSE_FACTORIAL[k]
             before, hermite = hermite, t * hermite - (k - 1) * before
         return count * cumulative(GAUSSIAN, t) - density * total
-    if t >= 1.0:
-        return count
-    if t <= -1.0:
-        return 0.0
     first = real[node, FIRST_MOMENT, c]
     if mass.kernel == TOPHAT:
         return count * (0.5 + 0.5 * t) - 0.5 * first
@@ -135,52 +171,81 @@ def _cumulative_sum(f: Forest, mass: Mass, node: int, c: int, t: float) -> float
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _is_cut(t_low: float, t_high: float) -> bool:
-    """Whether a breakpoint of a compact kernel, -1 or 1, lies strictly between the two."""
-    return (t_low < 1.0 < t_high) or (t_low < -1.0 < t_high)
+def _is_one_piece(mass: Mass, low: float, high: float) -> bool:
+    """Whether one polynomial gives the mass of every reward between these distances."""
+    h, beta = mass.bandwidth, mass.half_width
+    if mass.kernel == GAUSSIAN:
+        return high - low <= GAUSSIAN_WIDEST * h
+    inner, outer = abs(h - beta), h + beta
+    if low >= -inner and high <= inner:
+        return True
+    return (low >= inner and high <= outer) or (low >= -outer and high <= -inner)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def tree_mass(f: Forest, mass: Mass, root: int, reward: float) -> float:
-    """Sum of the mass that all rewards of the tree put into the interval around `reward`."""
+def _leaf_mass(f: Forest, mass: Mass, leaf: int, reward: float, reach: float) -> float:
+    """Mass of a leaf, reward by reward."""
+    total = 0.0
+    for i in range(f.leaf_size[leaf]):
+        distance = f.leaf_reward[leaf, i] - reward
+        if distance > reach:
+            break
+        if distance >= -reach:
+            total += reward_mass(mass, distance)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tree_mass(
+    f: Forest, mass: Mass, root: int, reward: float, limit: float, margin: float
+) -> float:
+    """Sum of the mass that all rewards of the tree put into the interval around `reward`.
+
+    As soon as it is certain, by more than `margin`, on which side of `limit` the sum lies, some
+    number on that side is returned; with a `limit` of NaN, always the sum itself. A child's mass
+    lies between its count times that of its furthest reward and its count times that of its
+    nearest, since all three kernels fall off from the middle.
+    """
     h, beta = mass.bandwidth, mass.half_width
     reach = beta + (GAUSSIAN_REACH if mass.kernel == GAUSSIAN else 1.0) * h
-    stack = f.counters[STACK:]
+    stack, bounds = f.counters[STACK:], f.bounds
     stack[0] = root
+    bounds[0, 0] = bounds[0, 1] = 0.0
     waiting = 1
-    total = 0.0
+    total = least = most = 0.0  # of what is known, and at least and at most of what waits
     while waiting:
         waiting -= 1
         node = stack[waiting]
-        for c in range(f.inner_size[node, 0]):
-            high = f.inner_real[node, HI, c] - reward
-            if high < -reach:
-                continue
-            low = f.inner_real[node, LO, c] - reward
-            if low > reach:
-                break
-            if mass.kernel == GAUSSIAN:
-                as_a_whole = high - low <= GAUSSIAN_WIDEST * h
-            else:
-                as_a_whole = not (
-                    _is_cut((beta - high) / h, (beta - low) / h)
-                    or _is_cut((-beta - high) / h, (-beta - low) / h)
-                )
-            if as_a_whole:
-                middle = 0.5 * (low + high)
-                total += _cumulative_sum(f, mass, node, c, (beta - middle) / h)
-                total -= _cumulative_sum(f, mass, node, c, (-beta - middle) / h)
-            elif f.inner_size[node, 1] == 1:
-                leaf = f.inner_whole[node, CHILD, c]
-                for i in range(f.leaf_size[leaf]):
-                    distance = f.leaf_reward[leaf, i] - reward
-                    if distance > reach:
-                        break
-                    if distance >= -reach:
-                        total += reward_mass(mass, distance)
-            else:
-                stack[waiting] = f.inner_whole[node, CHILD, c]
+        least -= bounds[waiting, 0]
+        most -= bounds[waiting, 1]
+        if node < 0:  # a leaf, which waits as -1 - leaf
+            total += _leaf_mass(f, mass, -1 - node, reward, reach)
+        else:
+            is_above_leaves = f.inner_size[node, 1] == 1
+            for c in range(f.inner_size[node, 0]):
+                high = f.inner_real[node, HI, c] - reward
+                if high < -reach:
+                    continue
+                low = f.inner_real[node, LO, c] - reward
+                if low > reach:
+                    break
+                if _is_one_piece(mass, low, high):
+                    middle = 0.5 * (low + high)
+                    total += _cumulative_sum(f, mass, node, c, (beta - middle) / h)
+                    total -= _cumulative_sum(f, mass, node, c, (-beta - middle) / h)
+                    continue
+                child = f.inner_whole[node, CHILD, c]
+                count = float(f.inner_whole[node, COUNT, c])
+                bounds[waiting, 0] = count * reward_mass(mass, max(high, -low))
+                bounds[waiting, 1] = count * reward_mass(mass, max(0.0, low, -high))
+                least += bounds[waiting, 0]
+                most += bounds[waiting, 1]
+                stack[waiting] = -1 - child if is_above_leaves else child
                 waiting += 1
+        if total + least - margin >= limit:
+            return total + least
+        if total + most + margin < limit:
+            return total + most
     return total
 
 

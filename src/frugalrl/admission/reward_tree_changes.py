@@ -6,12 +6,10 @@ import numpy as np
 from numba import njit
 
 from frugalrl.admission.reward_tree import (
-    _BINOMIAL,
     CHILD,
     COUNT,
     FAN,
     FIRST_MOMENT,
-    GAUSSIAN,
     HI,
     HI_SLOT,
     INNER_FREE,
@@ -28,7 +26,6 @@ from frugalrl.admission.reward_tree import (
     SLOT,
     STAMP,
     Forest,
-    Mass,
 )
 
 
@@ -76,20 +73,14 @@ def _give_back_inner(f: Forest, node: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _widest(mass: Mass) -> float:
-    """Width beyond which `tree_mass` never takes a child as a whole, with a margin for rounding."""
-    return (0.7 if mass.kernel == GAUSSIAN else 2.1) * mass.bandwidth
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _summarise_leaf(f: Forest, mass: Mass, node: int, c: int) -> None:
+def _summarise_leaf(f: Forest, node: int, c: int) -> None:
     """Write the summary of a leaf into its parent."""
     real, whole = f.inner_real, f.inner_whole
     leaf = whole[node, CHILD, c]
     size = f.leaf_size[leaf]
-    low, high = f.leaf_reward[leaf, 0], f.leaf_reward[leaf, size - 1]
-    real[node, LO, c] = low
-    real[node, HI, c] = high
+    real[node, LO, c] = f.leaf_reward[leaf, 0]
+    real[node, HI, c] = f.leaf_reward[leaf, size - 1]
+    real[node, FIRST_MOMENT, c] = np.nan
     whole[node, COUNT, c] = size
     whole[node, HI_SLOT, c] = f.leaf_whole[leaf, SLOT, size - 1]
     oldest = 0
@@ -98,29 +89,17 @@ def _summarise_leaf(f: Forest, mass: Mass, node: int, c: int) -> None:
             oldest = i
     whole[node, OLDEST, c] = f.leaf_whole[leaf, STAMP, oldest]
     whole[node, OLDEST_SLOT, c] = f.leaf_whole[leaf, SLOT, oldest]
-    if high - low > _widest(mass):
-        return
-    moments = real.shape[1] - FIRST_MOMENT
-    for k in range(moments):
-        real[node, FIRST_MOMENT + k, c] = 0.0
-    middle = 0.5 * (low + high)
-    for i in range(size):
-        d = (f.leaf_reward[leaf, i] - middle) / mass.bandwidth
-        power = 1.0
-        for k in range(moments):
-            power *= d
-            real[node, FIRST_MOMENT + k, c] += power
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _summarise_inner(f: Forest, mass: Mass, node: int, c: int) -> None:
+def _summarise_inner(f: Forest, node: int, c: int) -> None:
     """Write the summary of an inner node into its parent."""
     real, whole = f.inner_real, f.inner_whole
     child = whole[node, CHILD, c]
     size = f.inner_size[child, 0]
-    low, high = real[child, LO, 0], real[child, HI, size - 1]
-    real[node, LO, c] = low
-    real[node, HI, c] = high
+    real[node, LO, c] = real[child, LO, 0]
+    real[node, HI, c] = real[child, HI, size - 1]
+    real[node, FIRST_MOMENT, c] = np.nan
     whole[node, HI_SLOT, c] = whole[child, HI_SLOT, size - 1]
     count = np.int64(0)
     oldest = 0
@@ -131,28 +110,40 @@ def _summarise_inner(f: Forest, mass: Mass, node: int, c: int) -> None:
     whole[node, COUNT, c] = count
     whole[node, OLDEST, c] = whole[child, OLDEST, oldest]
     whole[node, OLDEST_SLOT, c] = whole[child, OLDEST_SLOT, oldest]
-    if high - low > _widest(mass):
-        return
-    moments = real.shape[1] - FIRST_MOMENT
-    for k in range(moments):
-        real[node, FIRST_MOMENT + k, c] = 0.0
-    middle = 0.5 * (low + high)
-    for i in range(size):
-        shift = (0.5 * (real[child, LO, i] + real[child, HI, i]) - middle) / mass.bandwidth
-        for k in range(1, moments + 1):
-            # Binomial theorem, by Horner's rule, moves the moment to the new middle.
-            moved = float(whole[child, COUNT, i])
-            for j in range(1, k + 1):
-                moved = moved * shift + _BINOMIAL[k, j] * real[child, FIRST_MOMENT + j - 1, i]
-            real[node, FIRST_MOMENT + k - 1, c] += moved
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _summarise(f: Forest, mass: Mass, node: int, c: int) -> None:
+def _summarise(f: Forest, node: int, c: int) -> None:
     if f.inner_size[node, 1] == 1:
-        _summarise_leaf(f, mass, node, c)
+        _summarise_leaf(f, node, c)
     else:
-        _summarise_inner(f, mass, node, c)
+        _summarise_inner(f, node, c)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_to_summary(f: Forest, node: int, c: int, reward: float, slot: int) -> None:
+    """Follow the insertion of the youngest member below a child."""
+    real, whole = f.inner_real, f.inner_whole
+    real[node, FIRST_MOMENT, c] = np.nan
+    whole[node, COUNT, c] += 1
+    if reward < real[node, LO, c]:
+        real[node, LO, c] = reward
+    high = real[node, HI, c]
+    if reward > high or (reward == high and slot > whole[node, HI_SLOT, c]):
+        real[node, HI, c] = reward
+        whole[node, HI_SLOT, c] = slot
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _take_from_summary(f: Forest, node: int, c: int, reward: float, slot: int) -> None:
+    """Follow the removal of a member below a child that is not empty."""
+    real, whole = f.inner_real, f.inner_whole
+    is_at_the_edge = reward == real[node, LO, c] or reward == real[node, HI, c]
+    if is_at_the_edge or whole[node, OLDEST_SLOT, c] == slot:
+        _summarise(f, node, c)
+    else:
+        real[node, FIRST_MOMENT, c] = np.nan
+        whole[node, COUNT, c] -= 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -203,7 +194,7 @@ def _copy_children(f: Forest, source: int, start: int, target: int, at: int, n: 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _split_child(f: Forest, mass: Mass, node: int, c: int) -> None:
+def _split_child(f: Forest, node: int, c: int) -> None:
     """Give the upper half of a full child to a new right neighbour."""
     child = f.inner_whole[node, CHILD, c]
     _open_child_place(f, node, c + 1)
@@ -218,8 +209,8 @@ def _split_child(f: Forest, mass: Mass, node: int, c: int) -> None:
         _copy_children(f, child, half, right, 0, FAN - half)
         f.inner_size[child, 0], f.inner_size[right, 0] = half, FAN - half
     f.inner_whole[node, CHILD, c + 1] = right
-    _summarise(f, mass, node, c)
-    _summarise(f, mass, node, c + 1)
+    _summarise(f, node, c)
+    _summarise(f, node, c + 1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -231,26 +222,27 @@ def _child_size(f: Forest, node: int, c: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _merge_child(f: Forest, mass: Mass, node: int, c: int) -> None:
+def _merge_child(f: Forest, node: int, c: int) -> None:
     """Join child c with its right neighbour if the two are small, so that space is used."""
     if c < 0 or c + 1 >= f.inner_size[node, 0]:
         return
+    is_above_leaves = f.inner_size[node, 1] == 1
+    most = LEAF // 2 if is_above_leaves else FAN // 2
+    mine = _child_size(f, node, c)
+    if mine > most or mine + _child_size(f, node, c + 1) > most:
+        return
     left, right = f.inner_whole[node, CHILD, c], f.inner_whole[node, CHILD, c + 1]
-    mine, other = _child_size(f, node, c), _child_size(f, node, c + 1)
-    if f.inner_size[node, 1] == 1:
-        if mine + other > LEAF // 2:
-            return
+    other = _child_size(f, node, c + 1)
+    if is_above_leaves:
         _copy_rewards(f, right, 0, left, mine, other)
         f.leaf_size[left] = mine + other
         _give_back_leaf(f, right)
     else:
-        if mine + other > FAN // 2:
-            return
         _copy_children(f, right, 0, left, mine, other)
         f.inner_size[left, 0] = mine + other
         _give_back_inner(f, right)
     _close_child_place(f, node, c + 1)
-    _summarise(f, mass, node, c)
+    _summarise(f, node, c)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -289,14 +281,14 @@ def new_tree(f: Forest) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def tree_insert(f: Forest, mass: Mass, root: int, reward: float, slot: int, stamp: int) -> int:
+def tree_insert(f: Forest, root: int, reward: float, slot: int, stamp: int) -> int:
     """Insert a reward; returns the root, which may be a new one."""
     if f.inner_size[root, 0] == FAN:
         child = root
         root = _take_inner(f, f.inner_size[child, 1] + 1)
         f.inner_whole[root, CHILD, 0] = child
         f.inner_size[root, 0] = 1
-        _summarise(f, mass, root, 0)
+        _summarise(f, root, 0)
     path = f.counters[PATH:]
     node = root
     depth = 0
@@ -305,7 +297,7 @@ def tree_insert(f: Forest, mass: Mass, root: int, reward: float, slot: int, stam
         is_above_leaves = f.inner_size[node, 1] == 1
         if _child_size(f, node, c) == (LEAF if is_above_leaves else FAN):
             # Full children are split on the way down, so a parent always has a place left.
-            _split_child(f, mass, node, c)
+            _split_child(f, node, c)
             c = _child_for(f, node, reward, slot)
         path[2 * depth] = node
         path[2 * depth + 1] = c
@@ -324,13 +316,16 @@ def tree_insert(f: Forest, mass: Mass, root: int, reward: float, slot: int, stam
     f.leaf_whole[child, STAMP, at] = stamp
     f.leaf_whole[child, SLOT, at] = slot
     f.leaf_size[child] = size + 1
-    for d in range(depth - 1, -1, -1):
-        _summarise(f, mass, path[2 * d], path[2 * d + 1])
+    if size == 0:  # the first reward of a new tree: there is no summary to add to yet
+        _summarise(f, node, c)
+        return root
+    for d in range(depth):
+        _add_to_summary(f, path[2 * d], path[2 * d + 1], reward, slot)
     return root
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def tree_remove(f: Forest, mass: Mass, root: int, reward: float, slot: int) -> int:
+def tree_remove(f: Forest, root: int, reward: float, slot: int) -> int:
     """Remove a reward that is there; returns the root, or -1 when the tree is empty and gone."""
     path = f.counters[PATH:]
     node = root
@@ -353,9 +348,10 @@ def tree_remove(f: Forest, mass: Mass, root: int, reward: float, slot: int) -> i
     for d in range(depth - 1, -1, -1):
         node, c = path[2 * d], path[2 * d + 1]
         if _child_size(f, node, c) > 0:
-            _summarise(f, mass, node, c)
-            _merge_child(f, mass, node, c)
-            _merge_child(f, mass, node, c - 1)
+            _take_from_summary(f, node, c, reward, slot)
+            if _child_size(f, node, c) <= (LEAF if f.inner_size[node, 1] == 1 else FAN) // 2:
+                _merge_child(f, node, c)
+                _merge_child(f, node, c - 1)
             continue
         if f.inner_size[node, 1] == 1:
             _give_back_leaf(f, f.inner_whole[node, CHILD, c])
