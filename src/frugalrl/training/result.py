@@ -43,7 +43,7 @@ class TrainResult:
     peak_memory_bytes: int
     """Most memory the process ever held."""
     fingerprint: str
-    """Digest of the final state: equal for runs that agree in every bit."""
+    """Digest of agent, buffer, counters and last observations: equal only if every bit is."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give what final.json holds."""

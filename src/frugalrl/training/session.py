@@ -233,7 +233,9 @@ class Session:
         from frugalrl.agents.policy import Policy
 
         loop = self._loop
-        state = loop.state_dict()
+        # Without the environments, whose state is written down in several ways; what they did is
+        # in the buffer and in the last observations.
+        state = {k: v for k, v in loop.state_dict().items() if k != "environments"}
         policy = loop.agent.policy_state()
         result = TrainResult(
             config=self.config,

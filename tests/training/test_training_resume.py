@@ -1,0 +1,237 @@
+"""A run that is interrupted and resumed ends with the bits of one that was not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import training_worlds
+
+import frugalrl
+from frugalrl.training import TrainingError, TrainingInterrupted, resume, train
+from frugalrl.training.errors import ConfigError, RunDirectoryError, StorageError
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized", "large_batch"])
+@pytest.mark.parametrize("algo", ["sac", "td3"])
+def test_every_admission_and_sampler(algo, sampler, tiny, stop_and_go, assert_same_run, tmp_path):
+    for admission in ("none", "fac", "random"):
+        noise = {} if algo == "sac" else {"action_noise": "ornstein-uhlenbeck"}
+        config = tiny(algo=algo, sampler=sampler, admission=admission, **noise)
+        whole = train(dataclasses.replace(config, out=tmp_path / f"{admission}-whole"))
+        # before learning starts, in the filter's warm-up, and in mid-flight
+        pieces = stop_and_go(
+            dataclasses.replace(config, out=tmp_path / f"{admission}-pieces"), 33, 71, 187
+        )
+        assert_same_run(whole, pieces)
+        assert whole.updates == config.steps - config.learning_starts
+
+
+def test_state_dependent_exploration_in_rounds(tiny, stop_and_go, assert_same_run, tmp_path):
+    config = tiny(
+        use_sde=True, sde_sample_freq=4, train_freq=8, gradient_steps=-1, learning_rate="lin_1e-3"
+    )
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 101)
+    assert_same_run(whole, pieces)
+    assert whole.metrics[-1]["learning_rate"] < whole.metrics[0]["learning_rate"]
+
+
+@pytest.mark.parametrize("env", ["Hopper-v5", "LunarLanderContinuous-v3", "Pendulum-v1"])
+def test_real_environments_in_mid_episode(env, tiny, stop_and_go, assert_same_run, tmp_path):
+    config = tiny(env=env, preset="none", admission="fac", steps=150, eval_every=0)
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 40, 111)
+    assert_same_run(whole, pieces)
+
+
+def test_several_environments(tiny, stop_and_go, assert_same_run, tmp_path):
+    config = tiny(env="FrugalOpaque-v0", envs=3, admission="fac")
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 90)
+    assert_same_run(whole, pieces)
+
+
+def test_different_seeds_differ(tiny):
+    one, other = train(tiny(seed=0)), train(tiny(seed=1))
+    assert one.fingerprint != other.fingerprint
+    again = train(tiny(seed=0))
+    assert again.fingerprint == one.fingerprint
+
+
+def test_resuming_fires_no_burst_of_updates(tiny, interrupt, tmp_path):
+    interrupt(150)
+    with pytest.raises(TrainingInterrupted):
+        train(tiny(out=tmp_path / "run"))
+    interrupt(170)
+    with pytest.raises(TrainingInterrupted):
+        resume(tmp_path / "run")
+    interrupt(None)
+    result = resume(tmp_path / "run")
+    rows = {row["env_steps"]: row["updates"] for row in result.metrics}
+    assert all(updates == max(0, steps - 60) for steps, updates in rows.items())
+
+
+def test_an_evaluation_cut_short_is_made_up_for(
+    tiny, interrupt, assert_same_run, tmp_path, monkeypatch
+):
+    whole = train(tiny(out=tmp_path / "whole"))
+    from frugalrl.training import session
+
+    def cut_short(policy, environment, seeds, stop):
+        monkeypatch.undo()
+        cut_short.session._guard.signum = 2
+
+    monkeypatch.setattr(session, "evaluate", cut_short)
+    original = session.Session._evaluate
+    monkeypatch.setattr(
+        session.Session,
+        "_evaluate",
+        lambda self, *a: (setattr(cut_short, "session", self), original(self, *a))[1],
+    )
+    with pytest.raises(TrainingInterrupted):
+        train(tiny(out=tmp_path / "pieces"))
+    assert not (tmp_path / "pieces" / "evaluations.csv").read_text().count("\n") > 1
+    assert_same_run(whole, resume(tmp_path / "pieces"))
+
+
+def test_an_environment_that_cannot_be_reproduced_goes_on_anew(tiny, stop_and_go, tmp_path):
+    result = stop_and_go(tiny(env="FrugalMoody-v0", out=tmp_path / "run"), 120)
+    assert result.env_steps == 240
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert stored["environment_state"] == "fresh"
+    assert "begins a new episode" in (tmp_path / "run" / "run.log").read_text()
+
+
+def test_before_the_first_checkpoint_it_starts_anew(tiny, assert_same_run, tmp_path, monkeypatch):
+    whole = train(tiny(out=tmp_path / "whole"))
+    from frugalrl.training.loop import TrainingLoop
+
+    monkeypatch.setattr(TrainingLoop, "advance", lambda *a: (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(MemoryError):
+        train(tiny(out=tmp_path / "killed"))
+    monkeypatch.undo()
+    said = []
+    again = resume(tmp_path / "killed", say=said.append)
+    assert_same_run(whole, again)
+    assert "no checkpoint was written yet" in said[0]
+
+
+def test_a_damaged_newest_checkpoint_falls_back(tiny, interrupt, assert_same_run, tmp_path):
+    whole = train(tiny(out=tmp_path / "whole"))
+    interrupt(170)
+    with pytest.raises(TrainingInterrupted):
+        train(tiny(out=tmp_path / "run"))
+    newest = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    newest.write_bytes(content)
+    interrupt(None)
+    said = []
+    again = resume(tmp_path / "run", say=said.append)
+    assert "cannot be read" in said[0]
+    assert newest.name in said[0]
+    assert "step-000000000100" in said[1]
+    assert_same_run(whole, again)
+
+
+def test_only_damaged_checkpoints_are_an_error(tiny, interrupt, tmp_path):
+    interrupt(120)
+    with pytest.raises(TrainingInterrupted):
+        train(tiny(out=tmp_path / "run"))
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(TrainingError, match="no checkpoint can be read"):
+        resume(tmp_path / "run")
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(tiny, assert_same_run, tmp_path, monkeypatch):
+    whole = train(tiny(out=tmp_path / "whole"))
+    from frugalrl.training import checkpoint
+
+    written = []
+    save = checkpoint.save_state
+
+    def fail_second(path, *args, **kwargs):
+        if written:
+            raise OSError(28, "No space left on device", str(path))
+        written.append(path)
+        save(path, *args, **kwargs)
+
+    monkeypatch.setattr(checkpoint, "save_state", fail_second)
+    with pytest.raises(StorageError, match=r"disk full.*newest that was saved is step-0+100"):
+        train(tiny(out=tmp_path / "run"))
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == [written[0].name]
+    assert_same_run(whole, resume(tmp_path / "run"))
+
+
+def test_metrics_that_cannot_be_written_stop_the_run(tiny, tmp_path, monkeypatch):
+    from frugalrl.training.metrics import CsvFile
+
+    def full(self, row):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(CsvFile, "write", full)
+    with pytest.raises(StorageError, match="free some space, then resume"):
+        train(tiny(out=tmp_path / "run"))
+
+
+class Every(frugalrl.AdmitAll):
+    """Admits every n-th transition."""
+
+    name = "every"
+
+    def __init__(self, n: int = 2) -> None:
+        self.n, self.seen = n, 0
+
+    def offer(self, observations, rewards, free):
+        wanted = (self.seen + np.arange(len(rewards))) % self.n == 0
+        decisions = self._take_slots(wanted, free)
+        self.seen += len(decisions.codes)
+        return decisions
+
+    def state_dict(self):
+        return {"n": self.n, "seen": self.seen}
+
+    @classmethod
+    def from_state_dict(cls, state):
+        made = cls(state["n"])
+        made.seen = state["seen"]
+        return made
+
+
+def test_a_filter_of_ones_own(tiny, interrupt, tmp_path):
+    whole = train(tiny(admission=Every(3)))
+    assert len(whole.buffer) == 80
+    interrupt(100)
+    with pytest.raises(TrainingInterrupted):
+        train(tiny(admission=Every(3), out=tmp_path / "run"))
+    interrupt(None)
+    with pytest.raises(ConfigError, match=r"'every'.*admission=YourFilter"):
+        resume(tmp_path / "run")
+    again = resume(tmp_path / "run", admission=Every())
+    assert again.fingerprint == whole.fingerprint
+
+
+def test_what_cannot_be_resumed(tiny, tmp_path):
+    with pytest.raises(RunDirectoryError, match="no directory"):
+        resume(tmp_path / "nothing")
+    with pytest.raises(RunDirectoryError, match=r"config\.json is missing"):
+        resume(tmp_path)
+    train(tiny(out=tmp_path / "run"))
+    with pytest.raises(RunDirectoryError, match="finished"):
+        resume(tmp_path / "run")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(RunDirectoryError, match="cannot be read"):
+        resume(tmp_path / "broken")
+    (tmp_path / "broken" / "config.json").write_text('{"version": 99}')
+    with pytest.raises(RunDirectoryError, match="version 99"):
+        resume(tmp_path / "broken")
+
+
+def test_worlds_are_what_they_claim():
+    assert training_worlds.Point().reset(seed=3)[0].shape == (2,)

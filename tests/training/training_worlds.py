@@ -1,0 +1,119 @@
+"""Small environments for tests: one that works, and one for each way of not working."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Point(gymnasium.Env):
+    """A point on a line that is pushed about; the goal is the middle. Ends beyond +-3."""
+
+    observation_space = spaces.Box(-10, 10, (2,), np.float64)
+    action_space = spaces.Box(-2, 2, (1,), np.float32)
+
+    def __init__(self, render_mode: str | None = None, push: float = 0.1) -> None:
+        self.render_mode = render_mode
+        self.push = push
+        self.position = np.zeros(2)
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.position = self.np_random.uniform(-1, 1, 2)
+        return self.position.copy(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.position[1] += self.push * float(action[0]) + 0.05 * self.np_random.normal()
+        self.position[0] += 0.1 * self.position[1]
+        ended = bool(abs(self.position[0]) > 3)
+        return self.position.copy(), -float(self.position @ self.position), ended, False, {}
+
+
+class Faulty(Point):
+    """Does something wrong at some step: nan, inf, raise, exit, hang or reward."""
+
+    def __init__(self, fault: str = "nan", at: int = 10, every: int = 10**9, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.fault, self.at, self.every = fault, at, every
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self.steps >= self.at and (self.steps - self.at) % self.every == 0:
+            if self.fault == "nan":
+                observation = observation * np.nan
+            elif self.fault == "reward":
+                reward = float("inf")
+            elif self.fault == "raise":
+                raise ZeroDivisionError("the wheels came off")
+            elif self.fault == "exit":
+                os._exit(3)
+            elif self.fault == "hang":
+                time.sleep(600)
+        return observation, reward, terminated, truncated, info
+
+
+class Moody(Point):
+    """Depends on a generator that nobody can set: no state reproduces it."""
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        return observation + np.random.default_rng().normal(), *rest
+
+
+class Opaque(Point):
+    """Hides its state in an object that cannot be written down, but follows from its actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = _Box()
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        self.hidden.value = 0.5 * self.hidden.value + float(action[0])
+        return observation + self.hidden.value, *rest
+
+    def reset(self, *, seed=None, options=None):
+        self.hidden.value = 0.0
+        return super().reset(seed=seed, options=options)
+
+
+class Hoarder(Opaque):
+    """The same, but something is carried over from one episode to the next."""
+
+    def reset(self, *, seed=None, options=None):
+        self.hidden.carried += self.hidden.value
+        observation, info = super().reset(seed=seed, options=options)
+        return observation + self.hidden.carried, info
+
+
+class Spaces(Point):
+    """Has whatever spaces a test asks for."""
+
+    def __init__(self, observation=None, action=None) -> None:
+        super().__init__()
+        self.observation_space = observation or Point.observation_space
+        self.action_space = action or Point.action_space
+
+
+class _Box:
+    __slots__ = ("carried", "value")
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self.carried = 0.0
+
+
+def register() -> None:
+    """Register the environments, once."""
+    for kind in (Point, Faulty, Moody, Opaque, Hoarder, Spaces):
+        name = f"Frugal{kind.__name__}-v0"
+        if name not in gymnasium.registry:
+            gymnasium.register(
+                id=name, entry_point=f"{__name__}:{kind.__name__}", max_episode_steps=25
+            )
