@@ -72,11 +72,11 @@ def train(
     """
     from frugalrl.training.session import Session
 
+    factory = find_environment(config.env, config.environment_arguments())
     resolved = resolve(config)
     config = resolved.config
     limit_threads(config.threads)
     check_sinks(wandb=config.wandb)
-    factory = find_environment(config.env, config.environment_arguments())
     _check_environment(factory)
     seeds = Seeds.draw(config.seed, config.envs)
     directory = None if config.out is None else RunDirectory(config.out)

@@ -10,6 +10,7 @@ import signal
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -198,18 +199,31 @@ class AsyncGroup:
         return list(self._wait(self._vector.call_wait))
 
     def close(self) -> None:
-        """End the workers."""
-        with contextlib.suppress(Exception):
-            self._vector.close(terminate=True)
+        """End the workers, whatever state they are in."""
+        # Gymnasium's own way waits for answers that a dead or hanging worker never gives.
+        for process in self._vector.processes:
+            process.kill()
+        for process in self._vector.processes:
+            process.join()
+        for pipe in self._vector.parent_pipes:
+            if pipe is not None:
+                pipe.close()
+        self._vector.closed = True
         self._stacks.cleanup()
 
     def _wait(self, wait: Any) -> Any:
         try:
-            return wait(timeout=self._timeout)
+            with warnings.catch_warnings():
+                # Gymnasium warns of what the exception says, once a worker.
+                warnings.simplefilter("ignore")
+                return wait(timeout=self._timeout)
         except multiprocessing.TimeoutError as error:
             raise self._hang() from error
         except (EOFError, ConnectionError) as error:
             raise self._crash() from error
+        except BrokenEnvironmentError:
+            self.close()
+            raise
 
     def _hang(self) -> BrokenEnvironmentError:
         """Ask the silent workers where they are, then end all of them."""
