@@ -1,0 +1,297 @@
+"""The frugal buffers under Tianshou's collector and algorithms."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box
+from tianshou.algorithm.algorithm_base import RandomActionPolicy
+from tianshou.data import (
+    Batch,
+    Collector,
+    ReplayBuffer,
+    VectorReplayBuffer,
+)
+from tianshou.data.collector import EpisodeRolloutHookMCReturn
+from tianshou.env import DummyVectorEnv
+from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
+
+import frugalrl
+from frugalrl.adapters.tianshou import FrugalReplayBuffer, FrugalVectorReplayBuffer
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tianshou_sac.py"
+FILTERS = {
+    "all": {"admission": frugalrl.AdmitAll()},
+    "random": {"admission": frugalrl.RandomAdmit(0.3, seed=1)},
+    "replace": {"warmup_steps": 30, "bins": 4},
+    "discard": {"warmup_steps": 30, "bins": 4, "on_equivalent": "discard"},
+    "filtered warm-up": {"warmup_steps": 30, "bins": 4, "warmup": "filter"},
+}
+
+
+class Countdown(gymnasium.Env):
+    """Episodes of changing length, ended or cut off in turn; few distinct transitions."""
+
+    observation_space = Box(-1.0, 30.0, (2,), np.float64)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, offset=0):
+        self._episode = offset
+
+    def reset(self, *, seed=None, options=None):
+        self._episode += 1
+        self._left = 3 + 5 * self._episode % 11
+        return self._observe(), {}
+
+    def _observe(self):
+        return np.array([self._left, self._episode % 2], np.float64)
+
+    def step(self, action):
+        self._left -= 1
+        over = self._left == 0
+        cut = bool(over and self._episode % 2)
+        return self._observe(), float(self._left % 3), over and not cut, cut, {"left": self._left}
+
+
+def make(environments, size=200, **arguments):
+    if environments == 1:
+        return FrugalReplayBuffer(size, **arguments)
+    return FrugalVectorReplayBuffer(size, environments, **arguments)
+
+
+def make_collector(buffer, environments, kind=Collector, **settings):
+    envs = DummyVectorEnv([lambda i=i: Countdown(i) for i in range(environments)])
+    torch.manual_seed(0)
+    collector = kind(RandomActionPolicy(envs.action_space[0]), envs, buffer, **settings)
+    collector.reset()
+    return collector
+
+
+def plain(environments, size=200):
+    if environments == 1:
+        return ReplayBuffer(size)
+    return VectorReplayBuffer(size, environments)
+
+
+@pytest.mark.parametrize("environments", [1, 3])
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("amount", [{"n_step": 75}, {"n_episode": 9}])
+def test_episode_statistics_are_the_plain_buffers(environments, name, amount):
+    results = []
+    for buffer in (plain(environments), make(environments, **FILTERS[name])):
+        collector = make_collector(buffer, environments, raise_on_nan_in_buffer=True)
+        results.append([collector.collect(**amount) for _ in range(2)])
+    for expected, got in zip(*results, strict=True):
+        np.testing.assert_array_equal(got.lens, expected.lens)
+        np.testing.assert_array_equal(got.returns, expected.returns)
+        assert got.n_collected_episodes == expected.n_collected_episodes > 0
+        assert got.n_collected_steps == expected.n_collected_steps
+    stats = buffer.stats
+    assert stats.offered == collector.collect_step
+    assert len(buffer) == stats.stored - stats.evicted
+    if name != "all":
+        assert len(buffer) < stats.offered
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_stores_what_the_core_buffer_stores(name):
+    frugal = make(1, size=40, observation_space=Countdown.observation_space, **FILTERS[name])
+    admission = FILTERS[name].get("admission")
+    core = frugalrl.ReplayBuffer(
+        40,
+        observation_space=Countdown.observation_space,
+        action_space=Countdown.action_space,
+        admission=type(admission).from_state_dict(admission.state_dict())
+        if admission
+        else frugalrl.FrugalFilter(**FILTERS[name]),
+    )
+    reference = plain(1, 500)
+    make_collector(reference, 1).collect(n_step=300)
+    make_collector(frugal, 1).collect(n_step=300)
+    for row in range(300):
+        step = reference[row]
+        core.add(step.obs, step.act, step.rew, step.obs_next, step.terminated, step.truncated)
+    everything, stored = frugal[:], core.transitions()
+    assert frugal.stats == core.stats
+    np.testing.assert_array_equal(everything.obs, stored.observations)
+    np.testing.assert_array_equal(everything.obs_next, stored.next_observations)
+    np.testing.assert_array_equal(everything.rew, stored.rewards)
+    np.testing.assert_array_equal(everything.terminated, stored.terminated)
+    np.testing.assert_array_equal(everything.truncated, stored.truncated)
+    np.testing.assert_array_equal(everything.info.left, stored.next_observations[:, 0])
+
+
+def test_admit_all_draws_as_the_plain_buffer():
+    buffers = [plain(1, 60), make(1, 60, **FILTERS["all"])]
+    for buffer in buffers:
+        make_collector(buffer, 1).collect(n_step=100)
+    for size in (16, None, 5):
+        ours, theirs = (buffer.sample(size) for buffer in buffers)
+        np.testing.assert_array_equal(ours[1], theirs[1])
+        np.testing.assert_array_equal(ours[0].obs, theirs[0].obs)
+    np.testing.assert_array_equal(buffers[0].sample_indices(0), buffers[1].sample_indices(0))
+    assert len(buffers[1].sample_indices(-1)) == 0
+
+
+@pytest.mark.parametrize("environments", [1, 3])
+def test_hooks_see_whole_episodes_and_write_to_stored_steps(environments):
+    buffer = make(environments, **FILTERS["replace"])
+    hook = EpisodeRolloutHookMCReturn(gamma=1.0)
+    collector = make_collector(buffer, environments, on_episode_done_hook=hook)
+    result = collector.collect(n_episode=30)
+    stored = buffer[:]
+    written = ~np.isnan(stored.full_episode_mc_return)
+    assert written.sum() > 10
+    assert set(stored.full_episode_mc_return[written]) <= set(result.returns.tolist())
+    # The reward still to come from a state is known: the sum of what counts down from there.
+    left = stored.obs[:, 0]
+    to_come = np.array([sum(n % 3 for n in range(int(n))) for n in left])
+    np.testing.assert_array_equal(stored.mc_return_to_go[written], to_come[written])
+
+
+def test_single_transitions_without_buffer_ids():
+    buffer = make(1, **FILTERS["discard"])
+    for step in range(5):
+        slot, reward, length, start = buffer.add(
+            Batch(
+                obs=np.array([1.0, step]),
+                act=np.array([0.0]),
+                rew=1.0,
+                terminated=step == 4,
+                truncated=False,
+                obs_next=np.array([1.0, step + 1]),
+                info={},
+            )
+        )
+        assert slot.tolist() == [step]
+    assert (reward.tolist(), length.tolist()) == ([5.0], [5])
+    assert len(buffer[buffer.get_buffer_indices(int(start[0]), 0)]) == 5
+
+
+def test_unfinished_episodes_are_known():
+    buffer = make(2, **FILTERS["all"])
+    assert buffer.unfinished_index().tolist() == []
+    collector = make_collector(buffer, 2)
+    collector.collect(n_step=4)
+    assert buffer.unfinished_index().tolist() == [2, 3]
+
+
+def test_reset_forgets_the_filter_and_keeps_running_episodes_if_asked():
+    buffer = make(1, **FILTERS["replace"])
+    collector = make_collector(buffer, 1)
+    collector.collect(n_step=150)
+    assert buffer.admission.is_fitted
+    buffer.reset(keep_statistics=True)
+    assert len(buffer) == 0
+    assert not buffer.admission.is_fitted
+    result = collector.collect(n_step=20)
+    assert set(result.lens.tolist()) <= {3 + 5 * episode % 11 for episode in range(20)}
+
+
+def test_refuses_nan_but_counts_the_step():
+    buffer = make(1, **FILTERS["all"])
+    row = {"act": [0.0], "rew": 1.0, "terminated": False, "truncated": False, "info": {}}
+    good = Batch(obs=np.zeros(2), obs_next=np.ones(2), **row)
+    bad = Batch(obs=np.zeros(2), obs_next=np.array([0.0, np.nan]), **{**row, "terminated": True})
+    buffer.add(good)
+    with pytest.warns(RuntimeWarning, match="NaN or infinity"):
+        slot, _, length, _ = buffer.add(bad)
+    assert (slot.tolist(), length.tolist()) == ([-1], [2])
+    assert buffer.stats.rejected_nonfinite == 1
+    assert not buffer.hasnull()
+
+
+@pytest.mark.parametrize("environments", [1, 2])
+def test_saved_buffers_go_on_identically(environments, tmp_path):
+    one = make(environments, size=30, **FILTERS["replace"])
+    make_collector(one, environments).collect(n_step=60)
+    one.save_hdf5(str(tmp_path / "buffer.hdf5"))
+    other = type(one).load_hdf5(str(tmp_path / "buffer.hdf5"))
+    assert other.stats == one.stats
+    for buffer in (one, other):
+        collector = Collector(
+            RandomActionPolicy(Countdown.action_space),
+            DummyVectorEnv([lambda i=i: Countdown(i) for i in range(environments)]),
+            buffer,
+        )
+        torch.manual_seed(1)
+        collector.reset(reset_buffer=False)
+        collector.collect(n_step=60)
+    assert one.stats == other.stats
+    assert one.stats.replaced > 0
+    np.testing.assert_array_equal(one[:].obs, other[:].obs)
+    np.testing.assert_array_equal(one.sample(20)[1], other.sample(20)[1])
+
+
+def test_what_needs_neighbours_is_refused():
+    for option in ({"stack_num": 2}, {"ignore_obs_next": True}, {"save_only_last_obs": True}):
+        with pytest.raises(ValueError, match="needs the neighbours"):
+            make(1, **option)
+    buffer = make(1, **FILTERS["all"])
+    make_collector(buffer, 1).collect(n_step=10)
+    for method in (buffer.next, buffer.prev):
+        with pytest.raises(NotImplementedError, match="needs the neighbours"):
+            method(np.array([1]))
+    for use in (lambda: buffer.update(plain(1)), lambda: buffer.set_batch(Batch())):
+        with pytest.raises(NotImplementedError, match="filter decides"):
+            use()
+    with pytest.raises(NotImplementedError, match="refused when they are added"):
+        buffer.dropnull()
+
+
+def test_bad_use_is_named():
+    with pytest.raises(TypeError, match="unknown argument 'bin'"):
+        make(1, bin=3)
+    buffer = make(1, longest_episode=5, **FILTERS["all"])
+    with pytest.raises(ValueError, match="has no act, obs_next"):
+        buffer.add(Batch(obs=np.zeros(2), rew=0.0, terminated=False, truncated=False))
+    with pytest.raises(ValueError, match="longest_episode=5"):
+        make_collector(buffer, 1).collect(n_episode=5)
+    row = {"obs": np.zeros((1, 2)), "act": np.zeros((1, 1)), "obs_next": np.zeros((1, 2))}
+    ends = {"terminated": np.zeros(1, bool), "truncated": np.zeros(1, bool)}
+    with pytest.raises(ValueError, match="one reward for each"):
+        buffer.add(Batch(rew=np.zeros((1, 2)), **row, **ends), buffer_ids=[0])
+
+
+def test_dict_observations_are_joined_for_the_filter():
+    buffer = make(2, warmup_steps=6, bins=2)
+    obs = {"a": np.array([[1.0], [2.0]]), "b": np.array([[3, 4], [5, 6]])}
+    for step in range(5):
+        buffer.add(
+            Batch(
+                obs=Batch(obs),
+                obs_next=Batch(obs),
+                act=np.zeros((2, 1)),
+                rew=np.array([step, 0.0]),
+                terminated=np.zeros(2, bool),
+                truncated=np.zeros(2, bool),
+            )
+        )
+    assert buffer.admission.is_fitted
+    assert set(buffer.admission.important_dimensions_) <= {0, 1, 2}
+    assert buffer.sample(4)[0].obs.b.shape == (4, 2)
+
+
+def test_sac_learns_one_step_and_refuses_more():
+    make_sac = runpy.run_path(str(EXAMPLE))["make_sac"]
+    buffer = make(2, **FILTERS["discard"])
+    make_collector(buffer, 2).collect(n_step=100)
+    algorithm = make_sac(Countdown(), hidden=(8,))
+    before = [tensor.clone() for tensor in algorithm.parameters()]
+    with policy_within_training_step(algorithm.policy), torch_train_mode(algorithm):
+        for _ in range(3):
+            algorithm.update(sample_size=16, buffer=buffer)
+    pairs = zip(before, algorithm.parameters(), strict=True)
+    assert any(not torch.equal(old, new) for old, new in pairs)
+    many = make_sac(Countdown(), hidden=(8,), n_step_return_horizon=3)
+    with (
+        policy_within_training_step(many.policy),
+        torch_train_mode(many),
+        pytest.raises(NotImplementedError, match="n_step_return_horizon=1"),
+    ):
+        many.update(sample_size=16, buffer=buffer)
