@@ -84,10 +84,17 @@ class Grid:
         cells: What to run.
         jobs: Processes at a time.
         keep_buffers: Keep each run's final buffer, which can be large.
+        worker: Command that brings one cell to its end.
     """
 
     def __init__(
-        self, root: str | Path, cells: Sequence[Cell], *, jobs: int = 1, keep_buffers: bool = False
+        self,
+        root: str | Path,
+        cells: Sequence[Cell],
+        *,
+        jobs: int = 1,
+        keep_buffers: bool = False,
+        worker: Sequence[str] = (sys.executable, "-m", "frugalrl.bench.worker"),
     ) -> None:
         if jobs < 1:
             raise BenchError(f"jobs={jobs} must be at least 1")
@@ -95,6 +102,7 @@ class Grid:
         self.jobs = [Job(cell, self.root / cell.path) for cell in cells]
         self._limit = jobs
         self._keep_buffers = keep_buffers
+        self._worker = list(worker)
         self._stop: int | None = None
 
     def prepare(self, about: Mapping[str, Any]) -> None:
@@ -197,7 +205,7 @@ class Grid:
         pinned = cores[core % len(cores)] if cores else -1
         words = [str(job.directory), str(pinned), str(int(self._keep_buffers)), str(os.getpid())]
         job.process = subprocess.Popen(
-            [sys.executable, "-m", "frugalrl.bench.worker", *words],
+            [*self._worker, *words],
             stdin=subprocess.DEVNULL,
             stdout=job._log,
             stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -171,6 +172,7 @@ def _train(config: TrainConfig) -> ReplayBuffer:
 
     assert config.out is not None
     run = RunDirectory(config.out)
+    _wait_for_owner(run.path / ".lock")
     if not run.config.is_file():
         # Killed while the directory was being made: nothing in it is worth keeping.
         shutil.rmtree(config.out, ignore_errors=True)
@@ -178,6 +180,21 @@ def _train(config: TrainConfig) -> ReplayBuffer:
     if run.finished:
         return ReplayBuffer.load(run.buffer)
     return resume(config.out, progress=False).buffer
+
+
+def _wait_for_owner(lock: Path, patience: float = 60.0) -> None:
+    """Wait for the process of a grid that was killed: it is still saving this run."""
+    if not lock.is_file() or sys.platform == "win32":
+        return
+    import fcntl
+
+    deadline = time.monotonic() + patience
+    with lock.open("a") as file:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.2)
 
 
 def _die_with(parent: int) -> None:

@@ -125,7 +125,7 @@ def to_html(table: Table) -> str:
     )
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">'
-        f'<table id="{escape(table.id)}" class="sortable"><thead><tr>{head}</tr></thead>'
+        f'<table id="table-{escape(table.id)}" class="sortable"><thead><tr>{head}</tr></thead>'
         f"<tbody>\n{body}</tbody></table></div>"
     )
 

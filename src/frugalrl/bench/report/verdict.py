@@ -114,7 +114,7 @@ def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary
 
 def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
     weak = f"; {_strength(summary, start=False)}" if summary.fewest_seeds < FEW_SEEDS else ""
-    outcomes = {}
+    outcomes: dict[str, list[int]] = {}
     for name, words in _CONTROLS.items():
         found = [(fac, summary.get(fac.task, name)) for fac, _ in pairs]
         outcomes[words] = [_beats(fac, control) for fac, control in found if control is not None]
@@ -124,6 +124,8 @@ def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]
             "Neither control was run (random dropping, a ring of the same size), so this says "
             f"nothing about whether it matters what is kept{weak}."
         )
+    if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
+        return f"Nor can FAC be told from its controls ({', '.join(outcomes)}){weak}."
     parts = [_outcome(words, found) for words, found in outcomes.items()]
     speaks = all(sum(found) > 0 and min(found) >= 0 for found in outcomes.values())
     meaning = (
@@ -138,7 +140,7 @@ def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]
 def _outcome(words: str, found: list[int]) -> str:
     worse, better = found.count(1), found.count(-1)
     if not worse and not better:
-        return f"{words} did as well"
+        return f"{words} did not do measurably worse"
     if len(found) == 1:
         return f"{words} did {'worse' if worse else 'better'}"
     if not better and worse == len(found):

@@ -1,0 +1,244 @@
+"""The grid's order, failures, restarts and signals, with a stand-in for training."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench_made_up import made_up_suite
+
+from frugalrl.bench import live
+from frugalrl.bench.cells import expand
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.grid import Grid, Job
+from frugalrl.bench.results import read_json, read_results
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+
+
+class Lines:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def update(self, jobs: Sequence[Job]) -> None:
+        live.summary_line(jobs)
+
+    def tell(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def make_grid(root: Path, *methods: str, seeds: int = 1, jobs: int = 2, steps: int = 2_000) -> Grid:
+    suite = made_up_suite(methods=methods, seeds=seeds)
+    suite = replace(suite, tasks=tuple(replace(task, steps=steps) for task in suite.tasks))
+    grid = Grid(root, expand(suite), jobs=jobs, worker=FAKE)
+    grid.prepare({"suite": "test"})
+    return grid
+
+
+def order(root: Path) -> list[str]:
+    path = root / "order.txt"
+    return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+def done(root: Path, method: str, seed: int = 0) -> dict[str, object]:
+    found = read_json(root / f"cells/Pendulum-v1/sac/{method}/seed-{seed}/done.json")
+    assert found is not None
+    return found
+
+
+def test_controls_wait_for_fac_and_take_its_numbers(tmp_path: Path) -> None:
+    grid = make_grid(tmp_path / "r", "small", "random", "fac", "baseline")
+    assert grid.run(Lines()) is None
+    assert [job.state for job in grid.jobs] == ["done"] * 4
+    assert order(tmp_path / "r")[2:] in (["small 0", "random 0"], ["random 0", "small 0"])
+    derived = {job.cell.method: job.derived for job in grid.jobs}
+    assert derived["random"] == {"random_rate": 0.3}
+    assert derived["small"] == {"buffer_size": 250}
+    stored = read_json(tmp_path / "r/cells/Pendulum-v1/sac/random/seed-0/cell.json")
+    assert stored is not None
+    assert stored["derived"] == {"random_rate": 0.3}
+
+
+def test_runs_have_one_thread_and_a_core(tmp_path: Path) -> None:
+    make_grid(tmp_path / "r", "baseline").run(Lines())
+    found = done(tmp_path / "r", "baseline")
+    assert found["threads"] == "1"
+    if hasattr(os, "sched_getaffinity"):
+        assert int(str(found["core"])) in os.sched_getaffinity(0)
+
+
+def test_a_failed_cell_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> None:
+    view = Lines()
+    grid = make_grid(tmp_path / "r", "laber", "per", "baseline", "fac", jobs=1)
+    grid.run(view)
+    states = {job.cell.method: job.state for job in grid.jobs}
+    assert states == {"laber": "failed", "per": "failed", "baseline": "done", "fac": "done"}
+    told = "\n".join(view.lines)
+    assert "ValueError: no torque" in told
+    assert "signal 9" in told
+    assert "last words" in told
+    problems = {p.cell.method: p.detail for p in read_results(tmp_path / "r").problems}
+    assert "no torque" in problems["laber"]
+    assert "signal 9" in problems["per"]
+
+
+def test_controls_of_a_failed_run_are_blocked(tmp_path: Path) -> None:
+    view = Lines()
+    grid = make_grid(tmp_path / "r", "fac", "random")
+    fac = grid.jobs[0]
+    fac.cell = replace(fac.cell, method="laber")  # the stand-in fails
+    grid.run(view)
+    assert [job.state for job in grid.jobs] == ["failed", "blocked"]
+    assert any("blocked" in line for line in view.lines)
+
+
+def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    make_grid(root, "baseline", "fac", seeds=2).run(Lines())
+    assert len(order(root)) == 4
+    (root / "cells/Pendulum-v1/sac/fac/seed-1/done.json").unlink()
+    view = Lines()
+    grid = make_grid(root, "baseline", "fac", seeds=2)
+    assert [job.state for job in grid.jobs].count("done") == 3
+    grid.run(view)
+    assert order(root)[4:] == ["fac 1"]
+    assert view.lines[0].startswith("resumed")
+
+
+def test_a_failed_cell_is_tried_again(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    make_grid(root, "laber").run(Lines())
+    grid = make_grid(root, "laber")
+    assert grid.jobs[0].state == "waiting"
+    grid.run(Lines())
+    assert order(root) == ["laber 0", "laber 0"]
+
+
+def test_more_seeds_and_methods_add_to_a_directory(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    make_grid(root, "baseline", seeds=1).run(Lines())
+    make_grid(root, "fac", seeds=2).run(Lines())
+    assert {(r.cell.method, r.cell.seed) for r in read_results(root).runs} == {
+        ("baseline", 0),
+        ("fac", 0),
+        ("fac", 1),
+    }
+
+
+def test_a_changed_configuration_is_refused(tmp_path: Path) -> None:
+    make_grid(tmp_path / "r", "baseline").run(Lines())
+    with pytest.raises(BenchError, match=r"other settings: .* steps was 2000, is 3000"):
+        make_grid(tmp_path / "r", "baseline", steps=3_000)
+    assert done(tmp_path / "r", "baseline")["reward"] == 1.0
+
+
+def test_directories_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "mine.txt").write_text("dear", "utf-8")
+    with pytest.raises(BenchError, match="not empty and holds no grid"):
+        make_grid(tmp_path / "letters", "baseline")
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(BenchError, match="is a file"):
+        make_grid(tmp_path / "file", "baseline")
+    with pytest.raises(BenchError, match="cannot be created"):
+        make_grid(tmp_path / "file" / "below", "baseline")
+    with pytest.raises(BenchError, match="jobs=0"):
+        make_grid(tmp_path / "r", "baseline", jobs=0)
+
+
+def test_a_second_grid_is_kept_out(tmp_path: Path) -> None:
+    import fcntl
+
+    grid = make_grid(tmp_path / "r", "baseline")
+    with (tmp_path / "r" / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(BenchError, match="another process is filling"):
+            grid.run(Lines())
+    assert order(tmp_path / "r") == []
+
+
+def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    grid = make_grid(root, "fac+laber", "baseline", jobs=1)
+
+    def interrupt() -> None:
+        asleep = root / "cells/Pendulum-v1/sac/fac+laber/seed-0/asleep"
+        while not asleep.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    stopped = grid.run(Lines())
+    thread.join()
+    assert stopped == signal.SIGTERM
+    assert [job.state for job in grid.jobs] == ["waiting", "waiting"]
+    assert order(root) == ["fac+laber 0"]
+    assert read_results(root).problems[0].state == "unfinished"
+
+
+def test_time_left_follows_the_speed_so_far(tmp_path: Path) -> None:
+    grid = make_grid(tmp_path / "r", "baseline", seeds=4)
+    jobs = grid.jobs
+    assert live.time_left(jobs) is None
+    jobs[0].state, jobs[0].seconds = "done", 100.0
+    assert live.time_left(jobs) == pytest.approx(300.0)
+    assert live.summary_line(jobs) == "1 of 4 runs done, about 5 min left"
+    jobs[1].state = "failed"
+    assert "1 failed" in live.summary_line(jobs)
+
+
+def test_steps_are_read_from_the_end_of_a_growing_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    assert live.steps_done(path) == 0
+    path.write_text("env_steps,loss\n1000,0.5\n2000,0.4\n", "utf-8")
+    assert live.steps_done(path) == 2000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(5, "5 s"), (600, "10 min"), (7_200, "2.0 h"), (400_000, "4.6 days")],
+)
+def test_durations_are_written_as_people_do(seconds: float, text: str) -> None:
+    assert live.duration(seconds) == text
+
+
+def test_the_table_of_a_terminal(tmp_path: Path) -> None:
+    import io
+
+    from rich.console import Console
+    from rich.live import Live
+
+    grid = make_grid(tmp_path / "r", "baseline", seeds=2)
+    job = grid.jobs[0]
+    job.state, job.started = "running", time.monotonic() - 10
+    job.metrics_file.parent.mkdir(parents=True)
+    job.metrics_file.write_text("env_steps,loss\n1000,0.5\n", "utf-8")
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with Live(console=console, auto_refresh=False) as screen:
+        table = live.Table(screen)
+        table.update(grid.jobs)
+        table.tell("a line")
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1,000 / 2,000" in shown
+    assert "10 s" in shown
+    assert "a line" in shown
+
+
+def test_the_plain_view_prints_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = make_grid(tmp_path / "r", "baseline")
+    with live.open_view(grid.jobs) as view:
+        grid.run(view)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 runs, 0 done before"
+    assert lines[1].startswith("started")
+    assert lines[2].startswith("done")

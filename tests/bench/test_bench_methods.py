@@ -1,0 +1,71 @@
+"""Methods, by name and with parameters."""
+
+from __future__ import annotations
+
+import pytest
+
+from frugalrl.bench import methods
+from frugalrl.bench.errors import BenchError
+
+
+def test_the_methods_of_the_paper_and_the_controls() -> None:
+    expected = {"baseline", "fac", "fac-discard", "laber", "per", "fac+laber", "fac+per"}
+    assert set(methods.METHODS) == expected | {"random", "small"}
+    assert methods.METHODS["random"].needs == "rate"
+    assert methods.METHODS["small"].needs == "size"
+    assert methods.METHODS["fac+per"].settings == {"admission": "fac", "sampler": "prioritized"}
+
+
+def test_every_setting_of_a_method_or_parameter_exists() -> None:
+    from dataclasses import fields
+
+    from frugalrl.training.config import TrainConfig
+
+    known = {field.name for field in fields(TrainConfig)}
+    assert {name for method in methods.METHODS.values() for name in method.settings} <= known
+    assert {parameter.setting for parameter in methods.PARAMETERS.values()} <= known
+
+
+def test_the_defaults_of_parameters_are_the_filters() -> None:
+    from frugalrl.admission.frugal import FrugalFilter
+
+    settings = FrugalFilter().settings.to_json()
+    for parameter in methods.PARAMETERS.values():
+        assert settings[parameter.setting.removeprefix("fac_")] == parameter.default
+
+
+def test_parameters_change_a_method() -> None:
+    method = methods.find_method("fac@epsilon=0.1,mu=70")
+    assert method.settings == {"admission": "fac", "fac_density_threshold": 0.1, "fac_bins": 70}
+    assert method.label == "FAC, epsilon 0.1, mu 70"
+    kernel = methods.find_method("fac+per@kernel=tophat")
+    assert kernel.settings["fac_kernel"] == "tophat"
+    assert methods.split_variant("fac@epsilon=0.1,mu=70") == ("fac", {"epsilon": "0.1", "mu": "70"})
+
+
+def test_the_default_value_is_the_method_itself() -> None:
+    assert methods.variant_name("fac", "eta", 100_000) == "fac"
+    assert methods.variant_name("fac", "eta", 10_000) == "fac@eta=10000"
+    assert methods.variant_name("fac", "kernel", "epanechnikov") == "fac"
+    assert methods.variant_name("fac", "epsilon", 0.5) == "fac@epsilon=0.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("facc", "Did you mean 'fac'"),
+        ("fac@epsilom=1", "Did you mean 'epsilon'"),
+        ("fac@epsilon", "is no parameter=value"),
+        ("fac@", "no parameter after the @"),
+        ("fac@mu=many", "is no number"),
+        ("baseline@mu=3", "baseline has no filter"),
+    ],
+)
+def test_mistakes_are_named(name: str, message: str) -> None:
+    with pytest.raises(BenchError, match=message):
+        methods.find_method(name)
+
+
+def test_unknown_parameter_of_a_variant() -> None:
+    with pytest.raises(BenchError, match="unknown parameter"):
+        methods.variant_name("fac", "gamma", 1)

@@ -1,0 +1,286 @@
+"""The report without a browser: what it says, and that its parts are well formed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import plotly.graph_objects
+import pytest
+from bench_made_up import made_up_suite
+
+from frugalrl.bench.aggregate import summarize
+from frugalrl.bench.report import svg
+from frugalrl.bench.report.figure import Bars, Figure, Line
+from frugalrl.bench.report.figures import all_figures
+from frugalrl.bench.report.table import Column, Entry, Table, show, to_latex, to_markdown
+from frugalrl.bench.report.verdict import verdict, warnings
+from frugalrl.bench.report.write import write_report
+from frugalrl.bench.results import read_json, read_results, write_json
+from frugalrl.bench.suites import Task
+
+MakeResults = Callable[..., Path]
+NASTY = "<script>alert(1)</script>-v0"
+
+
+class Balance(HTMLParser):
+    """Checks that every element that is opened is closed."""
+
+    void = frozenset({"meta", "link", "br", "img", "input", "hr"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def several_tasks(seeds: int = 4) -> object:
+    tasks = (
+        Task("Pendulum-v1", "sac", 2_000),
+        Task("Hopper-v5", "td3", 2_000),
+        Task(NASTY, "sac", 2_000),
+    )
+    methods = (
+        "baseline",
+        "fac",
+        "laber",
+        "random",
+        "small",
+        "fac@epsilon=0.1",
+        "fac@kernel=tophat",
+    )
+    return made_up_suite(tasks, methods, seeds)
+
+
+def test_everything_is_written(make_results: MakeResults) -> None:
+    root = make_results(several_tasks(), failed=(("laber", 1),))
+    page = write_report(root)
+    text = page.read_text("utf-8")
+    assert page == root / "report.html"
+    assert page.stat().st_size < 5_000_000
+    balance = Balance()
+    balance.feed(text)
+    assert balance.open == []
+    assert len(balance.ids) == len(set(balance.ids))
+    for part in (
+        "FAC against the baseline",
+        "FAC against LaBER",
+        "Control cost",
+        "Benchmarks",
+        "17,600",  # a published number beside ours
+        "reward while training",
+        "growth of the buffer",
+        "acceptance over time",
+        "states visited",
+        "states stored",
+        "rewards a cell",
+        "epsilon, density below which",
+        "kernel, kernel of the reward density",
+        "Computation time",
+        "Performance profile",
+        "0123abc",
+        "frugalrl compare Pendulum-v1",
+        "prefers-color-scheme: dark",
+        "@media print",
+        "max-width: 640px",
+    ):
+        assert part in text, part
+    drawings = {path.stem for path in (root / "figures").glob("*.svg")}
+    assert {"learning-pendulum-v1-sac", "time", "profile", "kernels"} <= drawings
+
+
+def test_nothing_is_fetched_from_anywhere(make_results: MakeResults) -> None:
+    text = write_report(make_results()).read_text("utf-8")
+    without_plotly = re.sub(r'(?s)<script id="plotly".*?</script>', "", text)
+    assert "http" not in without_plotly
+    assert "src=" not in without_plotly
+
+
+def test_names_are_escaped(make_results: MakeResults) -> None:
+    root = make_results(several_tasks(3), failed=(("laber", 1),), command="frugalrl <b>bench</b>")
+    text = write_report(root).read_text("utf-8")
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+    assert "<b>bench" not in text
+    assert "<b>no</b>" not in text  # from a traceback
+    assert "<script>" not in (root / "tables.md").read_text("utf-8")
+    for path in (root / "figures").glob("*.svg"):
+        assert "<script>" not in path.read_text("utf-8")
+
+
+def test_figures_are_valid_for_plotly_and_as_svg(make_results: MakeResults) -> None:
+    summary = summarize(read_results(make_results(several_tasks())))
+    figures = all_figures(summary)
+    assert len({figure.id for figure in figures}) == len(figures)
+    for figure in figures:
+        spec = figure.to_plotly()
+        plotly.graph_objects.Figure(data=spec["data"], layout=spec["layout"])  # raises if invalid
+        root = ElementTree.fromstring(svg.to_svg(figure))
+        assert root.tag.endswith("svg")
+        assert "nan" not in svg.to_svg(figure)
+
+
+def test_colours_are_the_papers(make_results: MakeResults) -> None:
+    figures = all_figures(summarize(read_results(make_results())))
+    curves = next(figure for figure in figures if figure.id.startswith("learning"))
+    colors = {trace.name: trace.color for trace in curves.traces}
+    red, green, blue = ({n: int(c[i : i + 2], 16) for n, c in colors.items()} for i in (1, 3, 5))
+    assert blue["FAC"] > 150 > red["FAC"]
+    assert red["LaBER"] > 200 > 100 > green["LaBER"]
+    assert red["Baseline"] > 200 > green["Baseline"] > 100 > blue["Baseline"]
+
+
+def test_published_numbers_stand_beside_ours(make_results: MakeResults) -> None:
+    root = make_results()
+    write_report(root)
+    text = (root / "tables.md").read_text("utf-8")
+    row = next(line for line in text.splitlines() if "(paper 20,000)" in line)
+    assert "2,000 (paper 20,000)" in row
+    assert "50.00 (paper 42.94)" in row
+    assert "(paper −143.97 ± 87.80)" in row
+    assert "Reacher (SAC) | P | 2.17 | 2.057 | misprint" in text
+    latex = (root / "tables.tex").read_text("utf-8")
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") > 5
+
+
+def test_a_verdict_has_two_sentences(make_results: MakeResults) -> None:
+    text = verdict(summarize(read_results(make_results())))
+    assert len(re.findall(r"\.(?:\s|$)", text)) == 2
+    assert "50 % of the baseline's transitions" in text
+    assert "did worse" in text  # the made-up controls are far below
+    assert "with 5 seeds the evidence is weak" in text
+
+
+def test_many_tasks_are_judged_by_the_probability_of_improvement(
+    make_results: MakeResults,
+) -> None:
+    text = verdict(summarize(read_results(make_results(several_tasks(10)))))
+    assert text.startswith("Over 3 tasks")
+    assert "probability" in text
+    assert "weak" not in text
+
+
+def test_controls_that_do_as_well_are_said_to(make_results: MakeResults) -> None:
+    root = make_results()
+    for path in root.glob("cells/**/done.json"):
+        done = read_json(path)
+        assert done is not None
+        seed = int(path.parent.name.removeprefix("seed-"))
+        write_json(path, {**done, "reward": 100.0 + (seed - 2)})
+    text = verdict(summarize(read_results(root)))
+    assert "no difference can be seen" in text
+    assert "do not show that it matters what is kept" in text
+
+
+def test_without_controls_nothing_is_claimed(make_results: MakeResults) -> None:
+    suite = made_up_suite(methods=("baseline", "fac"))
+    assert "Neither control was run" in verdict(summarize(read_results(make_results(suite))))
+
+
+def test_one_seed_has_no_interval(make_results: MakeResults) -> None:
+    root = make_results(made_up_suite(seeds=1))
+    write_report(root)
+    summary = summarize(read_results(root))
+    assert "too few seeds to tell" in verdict(summary)
+    assert "only 1 seed" in warnings(summary)[0]
+    table = (root / "tables.md").read_text("utf-8").partition("## FAC against")[0]
+    assert "\\[" not in table  # no interval anywhere
+
+
+def test_ten_seeds_are_not_called_weak(make_results: MakeResults) -> None:
+    summary = summarize(read_results(make_results(made_up_suite(seeds=10))))
+    assert warnings(summary) == []
+
+
+def test_all_cells_failed(make_results: MakeResults) -> None:
+    suite = made_up_suite(methods=("baseline", "fac"), seeds=2)
+    everything = tuple((m, s) for m in ("baseline", "fac") for s in (0, 1))
+    root = make_results(suite, failed=everything)
+    text = write_report(root).read_text("utf-8")
+    assert "None of the 4 runs of this grid has a result: 4 failed" in text
+    assert "ValueError" in text
+
+
+def test_methods_without_a_baseline_are_only_listed(make_results: MakeResults) -> None:
+    root = make_results(made_up_suite(methods=("laber", "per"), seeds=3))
+    assert "cannot compare the two" in verdict(summarize(read_results(root)))
+    assert write_report(root).is_file()
+
+
+def test_unequal_seeds_are_warned_of(make_results: MakeResults) -> None:
+    summary = summarize(read_results(make_results(missing=(("laber", 1),))))
+    assert any("different seeds" in note and "laber 4" in note for note in warnings(summary))
+
+
+def test_code_that_changed_between_runs_is_warned_of(make_results: MakeResults) -> None:
+    root = make_results(made_up_suite(seeds=10))
+    path = root / "cells/Pendulum-v1/sac/fac/seed-0/done.json"
+    done = read_json(path)
+    assert done is not None
+    write_json(path, {**done, "commit": "fedcba"})
+    assert any("2 different versions" in note for note in warnings(summarize(read_results(root))))
+
+
+def test_numbers_are_written_for_readers() -> None:
+    assert show(1234.5) == "1,234.50"
+    assert show(-3.14159, 1) == "−3.1"
+    assert show(0.004, sign=True) == "0.00"
+    assert show(2.0, 0, sign=True) == "+2"
+    assert show(float("nan")) == "–"
+
+
+def test_tables_escape_what_their_format_reserves() -> None:
+    table = Table(
+        "x", "A & B", "50 %", [Column("|R|"), Column("a_b")], [[Entry("1|2"), Entry("<i>")]]
+    )
+    markdown, latex = to_markdown(table), to_latex(table)
+    assert "1\\|2" in markdown
+    assert "&lt;i&gt;" in markdown
+    assert r"A \& B" in latex
+    assert r"50 \%" in latex
+    assert r"a\_b" in latex
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(0, 10, [0, 2, 4, 6, 8, 10]), (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (3, 3, [3])],
+)
+def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
+    assert svg.nice_ticks(low, high) == ticks
+
+
+def test_tick_labels_are_short() -> None:
+    labels = [svg.tick_label(value) for value in (20_000, 1e6, 2.5e9, -0.25, 0)]
+    assert labels == ["20k", "1M", "2.5G", "−0.25", "0"]
+
+
+def test_an_svg_of_awkward_data_is_drawn() -> None:
+    empty, one = np.empty(0), np.array([1.0])
+    lines = Figure(
+        "a", "t", "x", "y", [Line("n", empty, empty, "#000000"), Line("m", one, one, "#000000")]
+    )
+    assert "<circle" in svg.to_svg(lines)
+    bars = Figure(
+        "b",
+        "t",
+        "x",
+        "y",
+        [Bars("n", np.array([0.0, 10.0, np.nan]), "#123456")],
+        categories=["one", "a name that is far too long to stand below a bar", "three"],
+        y_scale="log",
+    )
+    drawn = svg.to_svg(bars)
+    assert drawn.count("<rect") == 1
+    assert "…" in drawn

@@ -1,0 +1,157 @@
+"""Suites as data: those that come along, those of a user, and what can be wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frugalrl.bench import suites
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.methods import METHODS, PARAMETERS
+
+MINE = """
+name = "mine"
+methods = ["baseline", "gentle"]
+algorithms = ["sac"]
+seeds = [3, 4]
+evaluations = 7
+
+[settings]
+batch_size = 32
+
+[frugal]
+fac_warmup_steps = 100
+
+[method.gentle]
+based_on = "fac"
+label = "Gentle FAC"
+fac_density_threshold = 0.9
+
+[[tasks]]
+env = "Pendulum-v1"
+steps = 500
+settings = { learning_starts = 10 }
+"""
+
+
+def test_the_suites_that_come_along() -> None:
+    paper = suites.load_suite("paper")
+    assert len({task.env for task in paper.tasks}) == 9
+    assert {task.algo for task in paper.tasks} == {"sac", "td3"}
+    assert {"baseline", "fac", "fac-discard", "laber", "random", "small"} <= set(paper.methods)
+    steps = {(task.env, task.algo): task.steps for task in paper.tasks}
+    assert steps["MountainCarContinuous-v0", "td3"] == 100_000
+    assert steps["Humanoid-v5", "sac"] == 2_000_000
+    ant = next(task for task in paper.tasks if task.env == "Ant-v5")
+    assert ant.settings["env_kwargs"] == {"include_cfrc_ext_in_observation": False}
+    assert len({task.env for task in suites.load_suite("classic").tasks}) == 3
+    assert set(suites.load_suite("smoke").methods) == set(METHODS)
+    assert set(suites.load_suite("ablation").sweeps) == set(PARAMETERS)
+
+
+def test_the_papers_ant_has_27_observations() -> None:
+    from frugalrl.training.environments import find_environment
+
+    ant = next(t for t in suites.load_suite("paper").tasks if t.env == "Ant-v5")
+    environment = find_environment(ant.env, dict(ant.settings["env_kwargs"])).make()
+    assert environment.observation_space.shape == (27,)
+    environment.close()
+
+
+def test_a_suite_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE, encoding="utf-8")
+    suite = suites.load_suite(str(path))
+    assert suite.seeds == (3, 4)
+    assert suite.evaluations == 7
+    method = suite.method("gentle")
+    assert method.label == "Gentle FAC"
+    assert method.settings == {"admission": "fac", "fac_density_threshold": 0.9}
+    assert suite.tasks[0].settings == {"learning_starts": 10}
+
+
+def test_a_printed_suite_loads_again(tmp_path: Path) -> None:
+    path = tmp_path / "paper.toml"
+    path.write_text(suites.suite_text("paper"), encoding="utf-8")
+    assert suites.load_suite(str(path)) == suites.load_suite("paper")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("methods = [", "methods = 3 # ["), "methods must be a list"),
+        (('"gentle"]', '"gentel"]'), "unknown method 'gentel'. Did you mean 'gentle'"),
+        (("batch_size", "batch_sise"), "Did you mean 'batch_size'"),
+        (("seeds = [3, 4]", "seeds = []"), "no seeds"),
+        (("seeds = [3, 4]", "seeds = [3, 3]"), "must be different"),
+        (("seeds = [3, 4]", "seeds = 0"), "no seeds"),
+        (("seeds = [3, 4]", 'seeds = "many"'), "neither a number of seeds nor a list"),
+        (("steps = 500", "steps = -1"), "at least 1"),
+        (("evaluations = 7", "evaluations = 0"), "at least 1"),
+        (("[[tasks]]", "[[task]]"), "Did you mean 'tasks'"),
+        (('env = "Pendulum-v1"', "name = 1"), "needs env"),
+        (('algorithms = ["sac"]', 'algorithms = ["sacc"]'), "Did you mean 'sac'"),
+        (("[method.gentle]", "[method.fac]"), "cannot be called 'fac'|unknown method"),
+        (("[settings]", "[sweep.epsilonn]\nvalues = [1]\n[settings]"), "Did you mean 'epsilon'"),
+        (("[settings]", "[sweep.epsilon]\n[settings]"), "needs values"),
+        (("[settings]", "[settings"), "not valid TOML"),
+        (("batch_size = 32", "seed = 1"), "unknown setting"),
+    ],
+)
+def test_mistakes_are_named(change: tuple[str, str], message: str) -> None:
+    text = MINE.replace(*change)
+    assert text != MINE
+    with pytest.raises(BenchError, match=message):
+        suites.parse_suite(text, "mine.toml")
+
+
+def test_missing_tasks_and_files_are_named() -> None:
+    with pytest.raises(BenchError, match=r"has no \[\[tasks\]\]"):
+        suites.parse_suite('methods = ["fac"]', "mine.toml")
+    with pytest.raises(BenchError, match=r"cannot read the suite nowhere\.toml"):
+        suites.load_suite("nowhere.toml")
+    with pytest.raises(BenchError, match=r"unknown suite 'papr'\. Did you mean 'paper'"):
+        suites.load_suite("papr")
+
+
+def test_only_keeps_what_is_named() -> None:
+    paper = suites.load_suite("paper")
+    hopper = suites.choose(paper, ["hopper", "sac"])
+    assert [(task.env, task.algo) for task in hopper.tasks] == [("Hopper-v5", "sac")]
+    two = suites.choose(paper, ["hopper", "walker", "fac"])
+    assert {task.env for task in two.tasks} == {"Hopper-v5", "Walker2d-v5"}
+    assert two.methods == ("fac",)
+    with pytest.raises(BenchError, match="Did you mean 'Hopper-v5'"):
+        suites.choose(paper, ["hoper-v5"])
+
+
+def test_a_sweep_compares_values_with_the_filter_as_it_is() -> None:
+    ablation = suites.load_suite("ablation")
+    assert suites.with_sweep(ablation, "epsilon").methods == (
+        "fac",
+        "fac@epsilon=0.1",
+        "fac@epsilon=0.3",
+        "fac@epsilon=0.5",
+    )
+    assert suites.with_sweep(ablation, "mu", [70]).methods == ("fac", "fac@mu=70")
+    with pytest.raises(BenchError, match=r"unknown parameter 'epsilom'\. Did you mean 'epsilon'"):
+        suites.with_sweep(ablation, "epsilom")
+    with pytest.raises(BenchError, match="has no values for mu"):
+        suites.with_sweep(suites.load_suite("smoke"), "mu")
+
+
+def test_controls_bring_fac_with_them() -> None:
+    from dataclasses import replace
+
+    suite = replace(suites.load_suite("smoke"), methods=("baseline", "random"))
+    added, notes = suites.with_required_methods(suite)
+    assert added.methods == ("fac", "baseline", "random")
+    assert "random" in notes[0]
+    assert suites.with_required_methods(added) == (added, [])
+
+
+def test_values_are_toml_or_text() -> None:
+    assert suites.parse_value("0.5") == 0.5
+    assert suites.parse_value("[64, 64]") == [64, 64]
+    assert suites.parse_value("lin_7.3e-4") == "lin_7.3e-4"
