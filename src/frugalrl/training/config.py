@@ -97,6 +97,9 @@ class TrainConfig:
     action_noise_std: float | None = None
     """TD3, DDPG: its standard deviation, for actions scaled to -1..1."""
 
+    engine: Literal["fused", "jax"] | None = None
+    """What computes updates: by hand for a CPU, or the same by JAX."""
+
     fac_paper: bool = False
     """The paper's text to the letter: equivalent transitions are dropped."""
     fac_warmup_steps: int | None = None
