@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from frugalrl.admission.compiled import Real, Whole, compiled
 from frugalrl.admission.density import (
     COUNT,
     ENOUGH,
     Phi,
+    as_phi,
     cell_mass,
     equivalent_slot,
     find_cell,
@@ -23,6 +24,7 @@ from frugalrl.admission.density import (
 from frugalrl.admission.partition import Partition, cell_key
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.admission.reward_tree import Mass
+from frugalrl.admission.settings import FrugalSettings
 
 REFUSED = 3
 """The row holds NaN or infinity; nothing was done with it."""
@@ -37,44 +39,67 @@ class Rule(NamedTuple):
     reward_scale: float
     replaces: bool
 
+    @classmethod
+    def of(cls, settings: FrugalSettings, reward_scale: float) -> Rule:
+        """Take what the compiled functions need from the settings."""
+        return cls(
+            mass=Mass(settings.kernel_code, float(settings.bandwidth), float(settings.half_width)),
+            density_threshold=float(settings.density_threshold),
+            decay=float(settings.decay),
+            reward_scale=reward_scale,
+            replaces=settings.on_equivalent == "replace",
+        )
+
+    def plain(self) -> tuple[float, ...]:
+        """As a plain tuple, which enters compiled code faster."""
+        return (*self.mass, *self[1:])
+
     def admitting_all(self) -> Rule:
         """The same, but every reward is new."""
         return self._replace(density_threshold=math.inf, decay=math.inf)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _is_finite(observation: NDArray[np.float64], reward: float) -> bool:
+@compiled
+def _is_finite(observation: NDArray[np.float64], reward: Real) -> bool:
     # x - x is 0 for finite x and NaN for all else, so one sum tells, without a branch a value.
     total = reward - reward
     for x in observation:
         total += x - x
-    return total == 0.0
+    return bool(total == 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def decide(
-    phi: Phi,
-    partition: Partition,
-    rule: Rule,
+    arrays: Any,
+    grid: Any,
+    limits: Any,
     observations: NDArray[np.float64],
     rewards: NDArray[np.float64],
     free: NDArray[np.int64],
-    taken: int,
+    taken: Whole,
     codes: NDArray[np.int8],
     slots: NDArray[np.int64],
-    row: int,
-) -> tuple[int, int, int, int]:
+    row: Whole,
+    refused: Whole,
+) -> tuple[Whole, Whole, Whole, Whole, Whole]:
     """Decide about rows from `row` on, in order, writing `codes` and `slots`.
 
+    `arrays`, `grid` and `limits` are Phi, Partition and Rule as plain tuples.
+
     Returns:
-        The next undecided row; how many free slots are taken; what there is no room for (the next
-        row was not touched); and the slot that wants the room. Stops after a STORE without a slot.
+        The next undecided row; how many free slots are taken and rows refused, counted on from what
+        was given; what there is no room for (the next row was not touched); and the slot that wants
+        the room. Stops after a STORE without a slot.
     """
-    mass = rule.mass
+    phi = as_phi(arrays)
+    partition = Partition(grid[0], grid[1], grid[2], grid[3])
+    mass = Mass(limits[0], limits[1], limits[2])
+    rule = Rule(mass, limits[3], limits[4], limits[5], limits[6])
     while row < len(rewards):
         slots[row] = -1
         if not _is_finite(observations[row], rewards[row]):
             codes[row] = REFUSED
+            refused += 1
             row += 1
             continue
         reward = rewards[row] / rule.reward_scale
@@ -88,11 +113,11 @@ def decide(
         if is_new:
             codes[row] = STORE
             if taken == len(free):
-                return row + 1, taken, ENOUGH, -1
+                return row + 1, taken, refused, ENOUGH, -1
             slot = free[taken]
             shortage = room_for(phi, cell, slot)
             if shortage != ENOUGH:
-                return row, taken, shortage, slot
+                return row, taken, refused, shortage, slot
             insert(phi, cell, first, second, slot, reward)
             slots[row] = slot
             taken += 1
@@ -101,19 +126,19 @@ def decide(
             slot = equivalent_slot(phi, cell, reward, mass.half_width)
             shortage = room_for(phi, cell, slot)
             if shortage != ENOUGH:
-                return row, taken, shortage, slot
+                return row, taken, refused, shortage, slot
             replace(phi, cell, slot, reward)
             slots[row] = slot
         else:
             codes[row] = DROP
         row += 1
-    return row, taken, ENOUGH, -1
+    return row, taken, refused, ENOUGH, -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def density_at(
-    phi: Phi, partition: Partition, rule: Rule, observation: NDArray[np.float64], reward: float
-) -> float:
+    phi: Phi, partition: Partition, rule: Rule, observation: NDArray[np.float64], reward: Real
+) -> Real:
     """Reward density estimate of a reward in the cell of a state; 0 in an empty cell."""
     first, second = cell_key(partition, observation)
     cell = find_cell(phi, first, second)

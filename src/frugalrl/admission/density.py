@@ -8,12 +8,12 @@ needs room says so before it changes anything (`room_for`), and `Phi.grow` makes
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from frugalrl.admission.compiled import Real, Whole, compiled
 from frugalrl.admission.reward_tree import (
     CLOCK,
     INNER_ROOM,
@@ -61,18 +61,43 @@ class Phi(NamedTuple):
     """(cells, 2): key of each cell."""
     cells: NDArray[np.int32]
     """(cells, 2): HEAD, the youngest slot of a ring, or -1 - root of a tree; and COUNT."""
-    index: NDArray[np.int32]
+    table: NDArray[np.int32]
     """Hash table of cell numbers, -1 where empty."""
     forest: Forest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _index_place(phi: Phi, first: np.uint64, second: np.uint64) -> int:
+@compiled
+def as_phi(arrays: Any) -> Phi:
+    """Name the arrays of `PhiMemory.arrays`.
+
+    A plain tuple enters compiled code several times faster than a named one.
+    """
+    return Phi(
+        arrays[0],
+        arrays[1],
+        arrays[2],
+        arrays[3],
+        arrays[4],
+        Forest(
+            arrays[5],
+            arrays[6],
+            arrays[7],
+            arrays[8],
+            arrays[9],
+            arrays[10],
+            arrays[11],
+            arrays[12],
+        ),
+    )
+
+
+@compiled
+def _index_place(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
     """Place of the cell with this key in the hash table, or the empty place where it belongs."""
-    size = len(phi.index)
-    place = np.int64(first % np.uint64(size))
+    size = len(phi.table)
+    place: Whole = np.int64(first % np.uint64(size))
     while True:
-        cell = phi.index[place]
+        cell = phi.table[place]
         if cell < 0 or (phi.keys[cell, 0] == first and phi.keys[cell, 1] == second):
             return place
         place += 1
@@ -80,14 +105,14 @@ def _index_place(phi: Phi, first: np.uint64, second: np.uint64) -> int:
             place = 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def find_cell(phi: Phi, first: np.uint64, second: np.uint64) -> int:
+@compiled
+def find_cell(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
     """Number of the cell with this key, or -1."""
-    return np.int64(phi.index[_index_place(phi, first, second)])
+    return np.int64(phi.table[_index_place(phi, first, second)])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _new_cell(phi: Phi, first: np.uint64, second: np.uint64) -> int:
+@compiled
+def _new_cell(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
     counters = phi.forest.counters
     cell = counters[CELLS_FREE]
     if cell >= 0:
@@ -99,45 +124,45 @@ def _new_cell(phi: Phi, first: np.uint64, second: np.uint64) -> int:
     phi.keys[cell, 0] = first
     phi.keys[cell, 1] = second
     phi.cells[cell, COUNT] = 0
-    phi.index[_index_place(phi, first, second)] = cell
+    phi.table[_index_place(phi, first, second)] = cell
     return cell
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _remove_cell(phi: Phi, cell: int) -> None:
+@compiled
+def _remove_cell(phi: Phi, cell: Whole) -> None:
     """Forget an empty cell, closing the gap it leaves in the hash table."""
-    size = len(phi.index)
+    size = len(phi.table)
     gap = _index_place(phi, phi.keys[cell, 0], phi.keys[cell, 1])
     place = gap
     while True:
         place = place + 1 if place + 1 < size else 0
-        other = phi.index[place]
+        other = phi.table[place]
         if other < 0:
             break
         home = np.int64(phi.keys[other, 0] % np.uint64(size))
         # The other moves into the gap unless its home lies after the gap, up to its place.
         after_gap = (home - gap - 1) % size
         if after_gap >= (place - gap) % size:
-            phi.index[gap] = other
+            phi.table[gap] = other
             gap = place
-    phi.index[gap] = -1
+    phi.table[gap] = -1
     counters = phi.forest.counters
     phi.cells[cell, HEAD] = counters[CELLS_FREE]
     counters[CELLS_FREE] = cell
     counters[CELLS] -= 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def rehash(phi: Phi) -> None:
     """Fill a new, empty hash table with the cells that `index` does not hold yet."""
     for slot in range(len(phi.rewards)):
         cell = phi.links[slot, CELL]
         if cell >= 0:
-            phi.index[_index_place(phi, phi.keys[cell, 0], phi.keys[cell, 1])] = cell
+            phi.table[_index_place(phi, phi.keys[cell, 0], phi.keys[cell, 1])] = cell
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def room_for(phi: Phi, cell: int, slot: int) -> int:
+@compiled
+def room_for(phi: Phi, cell: Whole, slot: Whole) -> Whole:
     """What there is no room for if `slot` were stored in `cell` (-1: a new one)."""
     counters = phi.forest.counters
     if slot >= len(phi.rewards):
@@ -145,7 +170,7 @@ def room_for(phi: Phi, cell: int, slot: int) -> int:
     if cell < 0:
         if counters[CELLS_FREE] < 0 and counters[CELLS_USED] >= len(phi.keys):
             return CELLS_SHORT
-        if counters[CELLS] + 1 > FULLEST_INDEX * len(phi.index):
+        if counters[CELLS] + 1 > FULLEST_INDEX * len(phi.table):
             return INDEX_SHORT
         return ENOUGH
     # A tree may split a node on every level, or be made anew from a ring.
@@ -156,8 +181,8 @@ def room_for(phi: Phi, cell: int, slot: int) -> int:
     return ENOUGH
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def cell_mass(phi: Phi, mass: Mass, cell: int, reward: float, limit: float) -> float:
+@compiled
+def cell_mass(phi: Phi, mass: Mass, cell: Whole, reward: Real, limit: Real) -> Real:
     """Reward density estimate of `reward` in a cell that holds something.
 
     Exact when `limit` is NaN; else any number on the same side of `limit` as the estimate.
@@ -175,8 +200,8 @@ def cell_mass(phi: Phi, mass: Mass, cell: int, reward: float, limit: float) -> f
     return total / phi.cells[cell, COUNT]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def equivalent_slot(phi: Phi, cell: int, reward: float, within: float) -> int:
+@compiled
+def equivalent_slot(phi: Phi, cell: Whole, reward: Real, within: Real) -> Whole:
     """Slot of the oldest reward at most `within` away; where none is, of the nearest.
 
     Of several that are equally near, the oldest.
@@ -201,8 +226,8 @@ def equivalent_slot(phi: Phi, cell: int, reward: float, within: float) -> int:
     return best_slot
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _append_to_ring(phi: Phi, cell: int, slot: int) -> None:
+@compiled
+def _append_to_ring(phi: Phi, cell: Whole, slot: Whole) -> None:
     if phi.cells[cell, COUNT] == 0:
         phi.links[slot, NEXT] = slot
     else:
@@ -212,16 +237,16 @@ def _append_to_ring(phi: Phi, cell: int, slot: int) -> None:
     phi.cells[cell, HEAD] = slot
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _insert_in_tree(phi: Phi, root: int, slot: int) -> int:
+@compiled
+def _insert_in_tree(phi: Phi, root: Whole, slot: Whole) -> Whole:
     counters = phi.forest.counters
     stamp = counters[CLOCK]
     counters[CLOCK] += 1
     return tree_insert(phi.forest, root, phi.rewards[slot], slot, stamp)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _make_tree(phi: Phi, cell: int) -> None:
+@compiled
+def _make_tree(phi: Phi, cell: Whole) -> None:
     root = new_tree(phi.forest)
     slot = np.int64(phi.cells[cell, HEAD])
     for _ in range(phi.cells[cell, COUNT]):
@@ -230,8 +255,8 @@ def _make_tree(phi: Phi, cell: int) -> None:
     phi.cells[cell, HEAD] = -1 - root
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _oldest_of_tree(forest: Forest, root: int) -> int:
+@compiled
+def _oldest_of_tree(forest: Forest, root: Whole) -> Whole:
     best = 0
     for c in range(1, forest.inner_size[root, 0]):
         if forest.inner_whole[root, OLDEST, c] < forest.inner_whole[root, OLDEST, best]:
@@ -239,8 +264,8 @@ def _oldest_of_tree(forest: Forest, root: int) -> int:
     return np.int64(forest.inner_whole[root, OLDEST_SLOT, best])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _make_ring(phi: Phi, cell: int) -> None:
+@compiled
+def _make_ring(phi: Phi, cell: Whole) -> None:
     root = np.int64(-1 - phi.cells[cell, HEAD])
     members = phi.cells[cell, COUNT]
     phi.cells[cell, COUNT] = 0
@@ -251,9 +276,9 @@ def _make_ring(phi: Phi, cell: int) -> None:
         phi.cells[cell, COUNT] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def insert(
-    phi: Phi, cell: int, first: np.uint64, second: np.uint64, slot: int, reward: float
+    phi: Phi, cell: Whole, first: np.uint64, second: np.uint64, slot: Whole, reward: Real
 ) -> None:
     """Store a reward as the youngest of its cell (-1: a new cell with this key)."""
     if cell < 0:
@@ -271,8 +296,8 @@ def insert(
     phi.forest.counters[STORED] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _detach(phi: Phi, cell: int, slot: int) -> None:
+@compiled
+def _detach(phi: Phi, cell: Whole, slot: Whole) -> None:
     """Take a slot out of its cell's ring or tree; the count follows, all else stays."""
     head = np.int64(phi.cells[cell, HEAD])
     if head < 0:
@@ -288,9 +313,10 @@ def _detach(phi: Phi, cell: int, slot: int) -> None:
     phi.cells[cell, COUNT] -= 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def remove(phi: Phi, slot: int) -> bool:
+@compiled
+def remove(arrays: Any, slot: Whole) -> bool:
     """Forget the reward of a slot; False when the slot holds none."""
+    phi = as_phi(arrays)
     if slot < 0 or slot >= len(phi.rewards) or phi.links[slot, CELL] < 0:
         return False
     cell = np.int64(phi.links[slot, CELL])
@@ -304,8 +330,8 @@ def remove(phi: Phi, slot: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def replace(phi: Phi, cell: int, slot: int, reward: float) -> None:
+@compiled
+def replace(phi: Phi, cell: Whole, slot: Whole, reward: Real) -> None:
     """Give a stored slot of this cell a new reward; it is then the youngest."""
     _detach(phi, cell, slot)
     phi.rewards[slot] = reward

@@ -57,7 +57,7 @@ def important_dimensions(
         return np.arange(floor, dtype=np.int64)
     below = np.flatnonzero(magnitudes < threshold * magnitudes[0])
     leading = int(below[0]) if len(below) else dimensions
-    return pivots[: max(floor, leading)].astype(np.int64)
+    return np.asarray(pivots[: max(floor, leading)], dtype=np.int64)
 
 
 def check_dimension_settings(threshold: float, min_fraction: float) -> None:

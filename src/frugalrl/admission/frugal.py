@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from frugalrl.admission.decision import REFUSED, Rule, decide, density_at
-from frugalrl.admission.density import ENOUGH, remove
-from frugalrl.admission.dimensions import important_dimensions
-from frugalrl.admission.partition import Partition, cell_keys, known_bounds, make_partition
+from frugalrl.admission.decision import Rule, density_at
+from frugalrl.admission.density import remove
+from frugalrl.admission.fitting import (
+    bounds_before_warmup,
+    fit_partition,
+    fit_reward_scale,
+    rows_left,
+)
+from frugalrl.admission.partition import Partition, cell_keys, known_bounds
 from frugalrl.admission.phi_memory import PhiMemory
 from frugalrl.admission.protocol import STORE, Decisions
-from frugalrl.admission.reward_tree import Mass
+from frugalrl.admission.rows import as_rows
 from frugalrl.admission.settings import FrugalSettings, checked_bounds
 from frugalrl.admission.warmup import WarmUp
 
@@ -22,20 +27,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _NO_SLOTS = np.empty(0, dtype=np.int64)
+_NO_BOUNDS = (np.empty(0), np.empty(0))
 
 
 class FrugalFilter:
     """Stores a transition only if its reward is under-represented in its cell.
 
     The first `warmup_steps` transitions are all taken. From them come the important dimensions of
-    the state (pivoted QR) and the range of each, which is cut into `bins`. From then on a transition
-    is new when the density of its reward among the rewards that the buffer holds for the same cell
-    is below `density_threshold * exp(-n / decay)`, n being how many those are. The defaults are the
-    paper's numbers.
+    the state (pivoted QR) and the range of each, which is cut into `bins`. From then on a
+    transition is new when the density of its reward among the rewards that the buffer holds for the
+    same cell is below `density_threshold * exp(-n / decay)`, n being how many those are. The
+    defaults are the paper's numbers.
 
     Args:
         warmup_steps: length of the warm-up (T), at least as many as the observation has dimensions.
-        dimension_threshold: the smallest pivot of an important dimension, relative to the first (nu).
+        dimension_threshold: smallest pivot of an important dimension, relative to the first (nu).
         min_dimension_fraction: share of the dimensions that are important at the least.
         bins: bins along each important dimension (mu).
         kernel: "epanechnikov", "tophat" or "gaussian".
@@ -94,21 +100,16 @@ class FrugalFilter:
         )
         self.rejected_nonfinite = 0
         self._memory = PhiMemory(self.settings.kernel_code)
-        self._known_low: NDArray[np.float64] | None = None
-        self._known_high: NDArray[np.float64] | None = None
+        self._known_bounds: tuple[NDArray[np.float64], NDArray[np.float64]] = _NO_BOUNDS
         self._warmup: WarmUp | None = None
         self._partition: Partition | None = None
-        self._rule = self._make_rule(1.0)
+        self._rule = Rule.of(self.settings, 1.0)
         self._keep: NDArray[np.int64] | None = None
         self._owner: Literal["nobody", "buffer", "stream"] = "nobody"
-        # Single rows come most often: their results go here instead of into new arrays.
-        self._one_code = np.empty(1, dtype=np.int8)
-        self._one_slot = np.empty(1, dtype=np.int64)
-        self._one_free = np.empty(1, dtype=np.int64)
 
     @classmethod
     def paper(cls, **changes: Any) -> FrugalFilter:
-        """Make the filter of the paper's text to the letter: an equivalent transition is dropped."""
+        """Make the filter of the paper's text to the letter: equivalent transitions are dropped."""
         return cls(**{"on_equivalent": "discard", "warmup": "keep", "outside": "clip", **changes})
 
     # --- what is known -------------------------------------------------------------------------
@@ -161,7 +162,7 @@ class FrugalFilter:
 
     def reward_mass(self, observation: ArrayLike, reward: float) -> float:
         """Give the reward density estimate (RDE) of a reward in the cell of a state."""
-        states, rewards = self._as_rows([observation], [reward])
+        states, rewards = self._as_rows(np.asarray(observation)[None], [reward])
         partition = self._fitted_partition()
         return float(density_at(self._memory.phi, partition, self._rule, states[0], rewards[0]))
 
@@ -188,24 +189,48 @@ class FrugalFilter:
         if self._owner != "stream":
             self._belong_to("stream")
             self._prepare(states.shape[1])
-        if self._partition is not None and len(values) == 1:
-            self._one_free[0] = self._memory.stored
-            self._decide(states, values, self._one_free, self._one_code, self._one_slot)
-            if self._one_code[0] == REFUSED:
-                self._count_refused(1)
-            return np.array([self._one_code[0] == STORE])
+        if self._partition is not None:
+            return self._admit_fitted(states, values)
         is_stored = np.zeros(len(values), dtype=np.bool_)
-        finite = np.isfinite(values) & np.isfinite(states).all(axis=1)
-        if not finite.all():
-            self._count_refused(int(np.count_nonzero(~finite)))
-        rows = np.flatnonzero(finite)
-        while len(rows):
-            free = np.arange(self.stored, self.stored + len(rows), dtype=np.int64)
-            decisions = self._offer(states[rows], values[rows], free)
-            decided = len(decisions.codes)
-            is_stored[rows[:decided]] = decisions.codes == STORE
-            rows = rows[decided:]
+        row = 0
+        while self._partition is None and row < len(values):
+            row += self._admit_warmup(states[row:], values[row:], is_stored[row:])
+        if row < len(values):
+            is_stored[row:] = self._admit_fitted(states[row:], values[row:])
         return is_stored
+
+    def _admit_fitted(
+        self, states: NDArray[np.float64], values: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Decide about rows of a stream after the warm-up."""
+        decisions, refused = self._decide(states, values, self._next_slots(len(values)))
+        if refused:
+            self._count_refused(refused)
+        return np.equal(decisions.codes, STORE)
+
+    def _next_slots(self, count: int) -> NDArray[np.int64]:
+        """Slots of a stream: nothing is ever evicted, so they are simply counted."""
+        stored = self.stored
+        return np.arange(stored, stored + count)
+
+    def _admit_warmup(
+        self,
+        states: NDArray[np.float64],
+        values: NDArray[np.float64],
+        is_stored: NDArray[np.bool_],
+    ) -> int:
+        """Take rows of a stream into the warm-up; returns how many rows are dealt with."""
+        is_finite = np.isfinite(values) & np.isfinite(states).all(axis=1)
+        seen = self._warmup.filled if self._warmup is not None else 0
+        rows = np.flatnonzero(is_finite)[: self.settings.warmup_steps - seen]
+        dealt_with = len(values) if seen + len(rows) < self.settings.warmup_steps else rows[-1] + 1
+        refused = int(np.count_nonzero(~is_finite[:dealt_with]))
+        if refused:
+            self._count_refused(refused)
+        if len(rows):
+            self._offer_warmup(states[rows], values[rows], self._next_slots(len(rows)))
+            is_stored[rows] = True
+        return int(dealt_with)
 
     # --- the protocol of a buffer --------------------------------------------------------------
 
@@ -216,7 +241,7 @@ class FrugalFilter:
             dimensions = int(np.prod(observation_space.shape))
             self._prepare(dimensions)
             if self.settings.bounds == "auto":
-                self._known_low, self._known_high = known_bounds(observation_space, dimensions)
+                self._known_bounds = known_bounds(observation_space, dimensions)
 
     def offer(
         self,
@@ -228,7 +253,7 @@ class FrugalFilter:
         if self._owner != "buffer":
             self._belong_to("buffer")
         states, values = self._as_rows(observations, rewards)
-        if self._known_low is None:
+        if len(self._known_bounds[0]) == 0:
             self._prepare(states.shape[1])
         return self._offer(states, values, free)
 
@@ -237,17 +262,18 @@ class FrugalFilter:
         if self._warmup is not None:
             self._warmup.place(slot)
             if self._warmup.is_complete:
-                self._keep = self._fit()
+                self._keep = self._fit(self._warmup)
             return
-        states, values = self._as_rows([observation], [reward])
-        self._insert(states, values, np.array([slot], dtype=np.int64))
+        states, values = self._as_rows(np.asarray(observation)[None], [reward])
+        place = np.array([slot], dtype=np.int64)
+        self._memory.insert(self._fitted_partition(), self._rule, states, values, place)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot."""
         if self._warmup is not None:
             was_there = self._warmup.forget(slot)
         else:
-            was_there = remove(self._memory.phi, slot)
+            was_there = remove(self._memory.arrays, slot)
         if not was_there:
             raise KeyError(f"slot {slot} holds nothing")
 
@@ -259,8 +285,7 @@ class FrugalFilter:
             "rejected_nonfinite": self.rejected_nonfinite,
             "reward_scale": self._rule.reward_scale,
         }
-        if self._known_low is not None:
-            state["known_bounds"] = {"low": self._known_low, "high": self._known_high}
+        state["known_bounds"] = {"low": self._known_bounds[0], "high": self._known_bounds[1]}
         if self._warmup is not None:
             state["warmup"] = self._warmup.state_dict()
         if self._keep is not None:
@@ -281,11 +306,10 @@ class FrugalFilter:
         made = cls(**vars(settings))
         made._owner = state["owner"]
         made.rejected_nonfinite = int(state["rejected_nonfinite"])
-        made._rule = made._make_rule(float(state["reward_scale"]))
+        made._rule = Rule.of(settings, float(state["reward_scale"]))
         made._keep = state.get("keep")
-        if "known_bounds" in state:
-            made._known_low = np.array(state["known_bounds"]["low"])
-            made._known_high = np.array(state["known_bounds"]["high"])
+        known = state["known_bounds"]
+        made._known_bounds = (np.array(known["low"]), np.array(known["high"]))
         if "warmup" in state:
             made._warmup = WarmUp.from_state_dict(state["warmup"], settings.warmup_steps)
         if "partition" in state:
@@ -304,16 +328,6 @@ class FrugalFilter:
     def _last_bin(self) -> float:
         return float(self.settings.bins - 1) if self.settings.outside == "clip" else np.inf
 
-    def _make_rule(self, reward_scale: float) -> Rule:
-        settings = self.settings
-        return Rule(
-            mass=Mass(settings.kernel_code, float(settings.bandwidth), float(settings.half_width)),
-            density_threshold=float(settings.density_threshold),
-            decay=float(settings.decay),
-            reward_scale=reward_scale,
-            replaces=settings.on_equivalent == "replace",
-        )
-
     def _belong_to(self, owner: Literal["buffer", "stream"]) -> None:
         """Serve one owner only: two would mix up their slots."""
         if self._owner == "nobody":
@@ -325,39 +339,12 @@ class FrugalFilter:
 
     def _prepare(self, dimensions: int) -> None:
         """Fix the number of dimensions, before anything is taken in."""
-        if self.settings.warmup_steps < dimensions:
-            raise ValueError(
-                f"warmup_steps={self.settings.warmup_steps} is fewer than the observation's "
-                f"{dimensions} dimensions; use at least {dimensions}"
-            )
-        low, high = known_bounds(None, dimensions)
-        if self.settings.bounds != "auto":
-            low, high = (np.array(bound) for bound in self.settings.bounds)
-            if len(low) != dimensions:
-                raise ValueError(
-                    f"bounds has {len(low)} dimensions, but the observation has {dimensions}"
-                )
-        self._known_low, self._known_high = low, high
+        self._known_bounds = bounds_before_warmup(self.settings, dimensions)
 
     def _as_rows(
         self, observations: ArrayLike, rewards: ArrayLike
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        try:
-            states = np.asarray(observations, dtype=np.float64, order="C")
-            values = np.asarray(rewards, dtype=np.float64, order="C")
-        except (TypeError, ValueError) as error:
-            raise TypeError("observations and rewards must be arrays of numbers") from error
-        if states.ndim != 2 or values.ndim != 1 or len(states) != len(values):
-            raise ValueError(
-                f"observations has shape {states.shape} and rewards {values.shape}; "
-                "(n, dimensions) and (n,) are needed"
-            )
-        if self._known_low is not None and states.shape[1] != len(self._known_low):
-            raise ValueError(
-                f"observations has {states.shape[1]} dimensions, "
-                f"but this filter has begun with {len(self._known_low)}"
-            )
-        return states, values
+        return as_rows(observations, rewards, len(self._known_bounds[0]))
 
     def _fitted_partition(self) -> Partition:
         if self._partition is None:
@@ -389,48 +376,23 @@ class FrugalFilter:
             return Decisions(np.empty(0, dtype=np.int8), _NO_SLOTS, keep)
         if self._partition is None:
             return self._offer_warmup(states, values, free)
-        codes = np.empty(len(values), dtype=np.int8)
-        slots = np.empty(len(values), dtype=np.int64)
-        row = self._decide(states, values, free, codes, slots)
-        if REFUSED in codes[:row]:
+        decisions, refused = self._decide(states, values, free)
+        if refused:
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        return Decisions(codes[:row], slots[:row])
+        return decisions
 
     def _decide(
-        self,
-        states: NDArray[np.float64],
-        values: NDArray[np.float64],
-        free: NDArray[np.int64],
-        codes: NDArray[np.int8],
-        slots: NDArray[np.int64],
-    ) -> int:
-        """Run the compiled decisions, growing phi whenever they ask for room; returns rows decided."""
-        row = taken = 0
-        while True:
-            row, taken, shortage, slot = decide(
-                self._memory.phi,
-                self._partition,
-                self._rule,
-                states,
-                values,
-                free,
-                taken,
-                codes,
-                slots,
-                row,
-            )
-            if shortage == ENOUGH:
-                return row
-            self._memory.grow(shortage, slot)
-
-    def _insert(
-        self, states: NDArray[np.float64], values: NDArray[np.float64], slots: NDArray[np.int64]
-    ) -> None:
-        """Store rows whatever their density."""
-        rule, self._rule = self._rule, self._rule.admitting_all()
+        self, states: NDArray[np.float64], values: NDArray[np.float64], free: NDArray[np.int64]
+    ) -> tuple[Decisions, int]:
+        """Decide about rows after the warm-up; also tells how many held NaN or infinity."""
         codes = np.empty(len(values), dtype=np.int8)
-        self._decide(states, values, slots, codes, np.empty_like(slots))
-        self._rule = rule
+        slots = np.empty(len(values), dtype=np.int64)
+        rows, refused = self._memory.decide(
+            self._fitted_partition(), self._rule, states, values, free, codes, slots
+        )
+        if rows < len(values):
+            codes, slots = codes[:rows], slots[:rows]
+        return Decisions(codes, slots), refused
 
     def _offer_warmup(
         self,
@@ -440,68 +402,35 @@ class FrugalFilter:
     ) -> Decisions:
         if not (np.isfinite(states).all() and np.isfinite(values).all()):
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        if self._warmup is None:
-            self._warmup = WarmUp(self.settings.warmup_steps, states.shape[1], states.dtype)
-        rows = min(len(values), self.settings.warmup_steps - self._warmup.filled)
+        warmup = self._warmup
+        if warmup is None:
+            self._warmup = warmup = WarmUp(self.settings.warmup_steps, states.shape[1])
+        rows = min(len(values), self.settings.warmup_steps - warmup.filled)
         if len(free) < rows:
             rows = len(free) + 1
             slots = np.append(free, -1)
         else:
             slots = free[:rows].copy()
-        self._warmup.record(states[:rows], values[:rows], slots)
-        keep = self._fit() if self._warmup.is_complete else None
+        warmup.record(states[:rows], values[:rows], slots)
+        keep = self._fit(warmup) if warmup.is_complete else None
         return Decisions(np.full(rows, STORE, dtype=np.int8), slots, keep)
 
-    def _fit(self) -> NDArray[np.int64] | None:
+    def _fit(self, warmup: WarmUp) -> NDArray[np.int64] | None:
         """End the warm-up: find kappa and alpha, fill phi; returns the slots to keep, or None."""
-        warmup = self._warmup
-        assert warmup is not None and self._known_low is not None and self._known_high is not None
-        important = important_dimensions(
-            warmup.observations,
-            self.settings.dimension_threshold,
-            self.settings.min_dimension_fraction,
-        )
-        self._partition = make_partition(
-            important,
-            warmup.observations,
-            self._known_low,
-            self._known_high,
-            self.settings.bins,
-            self.settings.outside,
-        )
-        if self.settings.reward_scale != "auto":
-            scale = float(self.settings.reward_scale)
-        else:
-            scale = float(np.std(warmup.rewards))
-            if not (np.isfinite(scale) and scale > 0.0):
-                warnings.warn(
-                    'reward_scale="auto": all rewards of the warm-up are equal, so they are not '
-                    "scaled",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-                scale = 1.0
-        self._rule = self._make_rule(scale)
+        low, high = self._known_bounds
+        self._partition = partition = fit_partition(warmup, self.settings, low, high)
+        self._rule = Rule.of(self.settings, fit_reward_scale(warmup, self.settings))
         self._warmup = None
-        held = warmup.rows_held()
-        rows = held if self.settings.warmup == "keep" else self._rows_admitted(warmup, held)
-        states = np.asarray(warmup.observations[rows], dtype=np.float64)
+        rows = warmup.rows_held()
+        states, values = warmup.observations[rows], warmup.rewards[rows]
         if self.settings.warmup == "keep":
-            self._insert(states, warmup.rewards[rows], warmup.slots[rows])
+            self._memory.insert(partition, self._rule, states, values, warmup.slots[rows])
             return None
-        self._insert(states, warmup.rewards[rows], np.arange(len(rows), dtype=np.int64))
+        codes, slots = np.empty(len(rows), dtype=np.int8), np.empty(len(rows), dtype=np.int64)
+        trial = PhiMemory(self.settings.kernel_code)
+        places = np.arange(len(rows), dtype=np.int64)
+        trial.decide(partition, self._rule, states, values, places, codes, slots)
+        rows = rows_left(rows, slots)
+        states, values = warmup.observations[rows], warmup.rewards[rows]
+        self._memory.insert(partition, self._rule, states, values, places[: len(rows)])
         return warmup.slots[rows]
-
-    def _rows_admitted(self, warmup: WarmUp, held: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Pass the warm-up through admission; returns the rows that are left, oldest first."""
-        states = np.asarray(warmup.observations[held], dtype=np.float64)
-        codes = np.empty(len(held), dtype=np.int8)
-        slots = np.empty(len(held), dtype=np.int64)
-        free = np.arange(len(held), dtype=np.int64)
-        self._decide(states, warmup.rewards[held], free, codes, slots)
-        self._memory = PhiMemory(self.settings.kernel_code)
-        row_in_slot: dict[int, int] = {}
-        for row, slot in zip(held.tolist(), slots.tolist(), strict=True):
-            if slot >= 0:
-                row_in_slot[slot] = row
-        return np.array(sorted(row_in_slot.values()), dtype=np.int64)

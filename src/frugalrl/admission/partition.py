@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from frugalrl.admission.compiled import compiled
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
@@ -33,7 +34,9 @@ class Partition(NamedTuple):
     """Highest bin when values outside go to the edge cell, infinity when bins run on."""
 
 
-def known_bounds(space: Box | None, dimensions: int) -> tuple[NDArray[np.float64], ...]:
+def known_bounds(
+    space: Box | None, dimensions: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Give (low, high) of the space, infinite where it is unknown."""
     if space is None:
         return np.full(dimensions, -np.inf), np.full(dimensions, np.inf)
@@ -79,7 +82,7 @@ def make_partition(
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def _mix(h: np.uint64) -> np.uint64:
     """Scramble 64 bits (the finaliser of MurmurHash3)."""
     h ^= h >> np.uint64(33)
@@ -90,7 +93,7 @@ def _mix(h: np.uint64) -> np.uint64:
     return h
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def cell_key(partition: Partition, observation: NDArray[np.float64]) -> tuple[np.uint64, np.uint64]:
     """128 bits that stand for the cell of a state.
 
@@ -111,7 +114,7 @@ def cell_key(partition: Partition, observation: NDArray[np.float64]) -> tuple[np
     return first, second
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def cell_keys(partition: Partition, observations: NDArray[np.float64]) -> NDArray[np.uint64]:
     """(n, 2) keys of the cells of (n, d) states."""
     keys = np.empty((len(observations), 2), dtype=np.uint64)

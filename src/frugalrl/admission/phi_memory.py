@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frugalrl.admission import density
+from frugalrl.admission.decision import Rule, decide
 from frugalrl.admission.density import CELLS, CELLS_FREE, CELLS_USED, STORED, Phi
+from frugalrl.admission.partition import Partition
 from frugalrl.admission.reward_tree import (
     COUNTERS,
     FAN,
@@ -42,7 +45,7 @@ class PhiMemory:
             links=np.empty((0, 2), dtype=np.int32),
             keys=np.empty((0, 2), dtype=np.uint64),
             cells=np.empty((0, 2), dtype=np.int32),
-            index=np.full(16, -1, dtype=np.int32),
+            table=np.full(16, -1, dtype=np.int32),
             forest=Forest(
                 inner_real=np.empty((0, 2 + MOMENTS[kernel], FAN), dtype=np.float64),
                 inner_whole=np.empty((0, 5, FAN), dtype=np.int64),
@@ -54,6 +57,16 @@ class PhiMemory:
                 bounds=np.empty((MOST_LEVELS * FAN, 2), dtype=np.float64),
             ),
         )
+
+    @property
+    def phi(self) -> Phi:
+        """The arrays by name."""
+        return self._phi
+
+    @phi.setter
+    def phi(self, phi: Phi) -> None:
+        self._phi = phi
+        self.arrays = (*phi[:-1], *phi.forest)
 
     @property
     def cells(self) -> int:
@@ -68,13 +81,51 @@ class PhiMemory:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        phi = self.phi
-        return sum(array.nbytes for array in (*phi[:-1], *phi.forest))
+        return sum(array.nbytes for array in self.arrays)
 
-    def cell_counts(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def cell_counts(self) -> NDArray[np.int64]:
         """Rewards in each cell that holds any."""
         held = self.phi.links[:, density.CELL]
         return np.unique(held[held >= 0], return_counts=True)[1].astype(np.int64)
+
+    def decide(
+        self,
+        partition: Partition,
+        rule: Rule,
+        states: NDArray[np.float64],
+        values: NDArray[np.float64],
+        free: NDArray[np.int64],
+        codes: NDArray[np.int8],
+        slots: NDArray[np.int64],
+    ) -> tuple[int, int]:
+        """Run the compiled decisions, growing whenever they ask for room.
+
+        Returns:
+            How many rows were decided, and how many of them refused; `codes` and `slots` hold the
+            decisions.
+        """
+        row = taken = refused = 0
+        grid, limits = tuple(partition), rule.plain()
+        while True:
+            row, taken, refused, shortage, slot = decide(
+                self.arrays, grid, limits, states, values, free, taken, codes, slots, row, refused
+            )
+            if shortage == density.ENOUGH:
+                return row, refused
+            self.grow(shortage, slot)
+
+    def insert(
+        self,
+        partition: Partition,
+        rule: Rule,
+        states: NDArray[np.float64],
+        values: NDArray[np.float64],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Store rows whatever their density."""
+        codes = np.empty(len(values), dtype=np.int8)
+        placed = np.empty(len(values), dtype=np.int64)
+        self.decide(partition, rule.admitting_all(), states, values, slots, codes, placed)
 
     def grow(self, shortage: int, slot: int) -> None:
         """Make the room that `density.room_for` found missing."""
@@ -91,7 +142,7 @@ class PhiMemory:
             )
         elif shortage == density.INDEX_SHORT:
             size = int(1.25 * (int(counters[CELLS]) + 1) / density.FULLEST_INDEX) + 16
-            self.phi = phi._replace(index=np.full(size, -1, dtype=np.int32))
+            self.phi = phi._replace(table=np.full(size, -1, dtype=np.int32))
             density.rehash(self.phi)
         else:
             self._grow_forest()
@@ -132,7 +183,7 @@ class PhiMemory:
             "links": phi.links[:slots].copy(),
             "keys": phi.keys[:cells].copy(),
             "cells": phi.cells[:cells].copy(),
-            "index": phi.index.copy(),
+            "table": phi.table.copy(),
             "inner_real": forest.inner_real[:inner].copy(),
             "inner_whole": forest.inner_whole[:inner].copy(),
             "inner_size": forest.inner_size[:inner].copy(),

@@ -7,8 +7,8 @@ to its Taylor polynomial) on any child that no breakpoint of the kernel cuts, so
 that child's mass exactly and only the few leaves that are cut are read reward by reward. All
 questions and changes cost O(log n).
 
-Moments are computed when first asked for, anew from what lies below, and marked as outdated (NaN) by
-every change; never added to and subtracted from, so rounding errors do not pile up over a long run.
+Moments are computed when first asked for, anew from what lies below, and marked as outdated (NaN)
+by every change; never added to and subtracted from, so rounding errors do not pile up.
 
 All trees of a filter live in one set of arrays (`Forest`). Functions here are compiled by Numba.
 """
@@ -16,11 +16,12 @@ All trees of a filter live in one set of arrays (`Forest`). Functions here are c
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from frugalrl.admission.compiled import Real, Whole, compiled
 
 FAN = 16
 """Most children of an inner node."""
@@ -84,8 +85,8 @@ class Mass(NamedTuple):
     half_width: float
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def cumulative(kernel: int, t: float) -> float:
+@compiled
+def cumulative(kernel: Whole, t: Real) -> Real:
     """F(t) of the kernel at unit bandwidth."""
     if kernel == GAUSSIAN:
         return 0.5 * math.erfc(-t * 0.7071067811865476)
@@ -98,16 +99,16 @@ def cumulative(kernel: int, t: float) -> float:
     return 0.5 + t * (0.75 - 0.25 * t * t)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def reward_mass(mass: Mass, distance: float) -> float:
+@compiled
+def reward_mass(mass: Mass, distance: Real) -> Real:
     """Mass that one reward, this far from the middle of the interval, puts into it."""
     upper = cumulative(mass.kernel, (mass.half_width - distance) / mass.bandwidth)
     lower = cumulative(mass.kernel, (-mass.half_width - distance) / mass.bandwidth)
     return upper - lower
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _bring_up_to_date(f: Forest, mass: Mass, node: int, c: int) -> int:
+@compiled
+def _bring_up_to_date(f: Forest, mass: Mass, node: Whole, c: Whole) -> Whole:
     """Compute the moments of a child from what lies below it; returns how many there are."""
     real, child = f.inner_real, f.inner_whole[node, CHILD, c]
     moments = real.shape[1] - FIRST_MOMENT
@@ -136,8 +137,8 @@ def _bring_up_to_date(f: Forest, mass: Mass, node: int, c: int) -> int:
     return moments
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _cumulative_sum(f: Forest, mass: Mass, node: int, c: int, t: float) -> float:
+@compiled
+def _cumulative_sum(f: Forest, mass: Mass, node: Whole, c: Whole, t: Real) -> Real:
     """Sum of F(t - d) over a child's rewards, d their distance from its middle in bandwidths."""
     real = f.inner_real
     count = float(f.inner_whole[node, COUNT, c])
@@ -170,8 +171,16 @@ def _cumulative_sum(f: Forest, mass: Mass, node: int, c: int, t: float) -> float
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _is_one_piece(mass: Mass, low: float, high: float) -> bool:
+@compiled
+def _child_mass(f: Forest, mass: Mass, node: Whole, c: Whole, middle: Real) -> Real:
+    """Mass of a child that one polynomial covers, its middle this far from the interval's."""
+    upper = _cumulative_sum(f, mass, node, c, (mass.half_width - middle) / mass.bandwidth)
+    lower = _cumulative_sum(f, mass, node, c, (-mass.half_width - middle) / mass.bandwidth)
+    return upper - lower
+
+
+@compiled
+def _is_one_piece(mass: Mass, low: Real, high: Real) -> Any:
     """Whether one polynomial gives the mass of every reward between these distances."""
     h, beta = mass.bandwidth, mass.half_width
     if mass.kernel == GAUSSIAN:
@@ -182,8 +191,8 @@ def _is_one_piece(mass: Mass, low: float, high: float) -> bool:
     return (low >= inner and high <= outer) or (low >= -outer and high <= -inner)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _leaf_mass(f: Forest, mass: Mass, leaf: int, reward: float, reach: float) -> float:
+@compiled
+def _leaf_mass(f: Forest, mass: Mass, leaf: Whole, reward: Real, reach: Real) -> Real:
     """Mass of a leaf, reward by reward."""
     total = 0.0
     for i in range(f.leaf_size[leaf]):
@@ -195,10 +204,8 @@ def _leaf_mass(f: Forest, mass: Mass, leaf: int, reward: float, reach: float) ->
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def tree_mass(
-    f: Forest, mass: Mass, root: int, reward: float, limit: float, margin: float
-) -> float:
+@compiled
+def tree_mass(f: Forest, mass: Mass, root: Whole, reward: Real, limit: Real, margin: Real) -> Real:
     """Sum of the mass that all rewards of the tree put into the interval around `reward`.
 
     As soon as it is certain, by more than `margin`, on which side of `limit` the sum lies, some
@@ -206,51 +213,58 @@ def tree_mass(
     lies between its count times that of its furthest reward and its count times that of its
     nearest, since all three kernels fall off from the middle.
     """
-    h, beta = mass.bandwidth, mass.half_width
-    reach = beta + (GAUSSIAN_REACH if mass.kernel == GAUSSIAN else 1.0) * h
+    reach = mass.half_width + (GAUSSIAN_REACH if mass.kernel == GAUSSIAN else 1.0) * mass.bandwidth
     stack, bounds = f.counters[STACK:], f.bounds
-    stack[0] = root
-    bounds[0, 0] = bounds[0, 1] = 0.0
-    waiting = 1
+    node = root
+    waiting = np.int64(0)
     total = least = most = 0.0  # of what is known, and at least and at most of what waits
-    while waiting:
-        waiting -= 1
-        node = stack[waiting]
-        least -= bounds[waiting, 0]
-        most -= bounds[waiting, 1]
-        if node < 0:  # a leaf, which waits as -1 - leaf
-            total += _leaf_mass(f, mass, -1 - node, reward, reach)
-        else:
-            is_above_leaves = f.inner_size[node, 1] == 1
-            for c in range(f.inner_size[node, 0]):
-                high = f.inner_real[node, HI, c] - reward
-                if high < -reach:
-                    continue
-                low = f.inner_real[node, LO, c] - reward
-                if low > reach:
-                    break
-                if _is_one_piece(mass, low, high):
-                    middle = 0.5 * (low + high)
-                    total += _cumulative_sum(f, mass, node, c, (beta - middle) / h)
-                    total -= _cumulative_sum(f, mass, node, c, (-beta - middle) / h)
-                    continue
-                child = f.inner_whole[node, CHILD, c]
-                count = float(f.inner_whole[node, COUNT, c])
-                bounds[waiting, 0] = count * reward_mass(mass, max(high, -low))
-                bounds[waiting, 1] = count * reward_mass(mass, max(0.0, low, -high))
-                least += bounds[waiting, 0]
-                most += bounds[waiting, 1]
-                stack[waiting] = -1 - child if is_above_leaves else child
-                waiting += 1
-        if total + least - margin >= limit:
-            return total + least
-        if total + most + margin < limit:
-            return total + most
-    return total
+    while True:
+        for c in range(f.inner_size[node, 0]):
+            high = f.inner_real[node, HI, c] - reward
+            if high < -reach:
+                continue
+            low = f.inner_real[node, LO, c] - reward
+            if low > reach:
+                break
+            count = float(f.inner_whole[node, COUNT, c])
+            bounds[waiting, 0] = count * reward_mass(mass, max(high, -low))
+            bounds[waiting, 1] = count * reward_mass(mass, max(0.0, low, -high))
+            least += bounds[waiting, 0]
+            most += bounds[waiting, 1]
+            stack[waiting] = FAN * node + c
+            waiting += 1
+        node = np.int64(-1)
+        while node < 0:
+            if total + least - margin >= limit:
+                return total + least
+            if total + most + margin < limit:
+                return total + most
+            if waiting == 0:
+                return total
+            waiting -= 1
+            least -= bounds[waiting, 0]
+            most -= bounds[waiting, 1]
+            parent, c = stack[waiting] // FAN, stack[waiting] % FAN
+            low = f.inner_real[parent, LO, c] - reward
+            high = f.inner_real[parent, HI, c] - reward
+            child = f.inner_whole[parent, CHILD, c]
+            if _is_one_piece(mass, low, high):
+                total += _child_mass(f, mass, parent, c, 0.5 * (low + high))
+            elif f.inner_size[parent, 1] == 1:
+                total += _leaf_mass(f, mass, child, reward, reach)
+            else:
+                node = child
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def tree_oldest(f: Forest, root: int, reward: float, within: float) -> int:
+@compiled
+def _lies_within(f: Forest, node: Whole, c: Whole, reward: Real, within: Real) -> Any:
+    """Whether every reward of a child is at most `within` away."""
+    low, high = f.inner_real[node, LO, c] - reward, f.inner_real[node, HI, c] - reward
+    return low >= -within and high <= within
+
+
+@compiled
+def tree_oldest(f: Forest, root: Whole, reward: Real, within: Real) -> Whole:
     """Slot of the oldest member whose reward is at most `within` away; -1 if there is none."""
     stack = f.counters[STACK:]
     stack[0] = root
@@ -260,33 +274,36 @@ def tree_oldest(f: Forest, root: int, reward: float, within: float) -> int:
     while waiting:
         waiting -= 1
         node = stack[waiting]
-        for c in range(f.inner_size[node, 0]):
-            high = f.inner_real[node, HI, c] - reward
-            if high < -within:
-                continue
-            low = f.inner_real[node, LO, c] - reward
-            if low > within:
-                break
-            if f.inner_whole[node, OLDEST, c] >= best_stamp:
-                continue
-            if low >= -within and high <= within:
+        first, last = 0, f.inner_size[node, 0] - 1
+        while first <= last and f.inner_real[node, HI, first] - reward < -within:
+            first += 1
+        while last >= first and f.inner_real[node, LO, last] - reward > within:
+            last -= 1
+        # Children that lie within as a whole come first: what they give rules most others out.
+        for c in range(first, last + 1):
+            if f.inner_whole[node, OLDEST, c] < best_stamp and _lies_within(
+                f, node, c, reward, within
+            ):
                 best_stamp = f.inner_whole[node, OLDEST, c]
                 best_slot = f.inner_whole[node, OLDEST_SLOT, c]
-            elif f.inner_size[node, 1] == 1:
-                leaf = f.inner_whole[node, CHILD, c]
-                for i in range(f.leaf_size[leaf]):
-                    inside = abs(f.leaf_reward[leaf, i] - reward) <= within
-                    if inside and f.leaf_whole[leaf, STAMP, i] < best_stamp:
-                        best_stamp = f.leaf_whole[leaf, STAMP, i]
-                        best_slot = f.leaf_whole[leaf, SLOT, i]
-            else:
-                stack[waiting] = f.inner_whole[node, CHILD, c]
+        for c in range(first, last + 1):
+            if f.inner_whole[node, OLDEST, c] >= best_stamp:
+                continue
+            child = f.inner_whole[node, CHILD, c]
+            if f.inner_size[node, 1] > 1:
+                stack[waiting] = child
                 waiting += 1
+                continue
+            for i in range(f.leaf_size[child]):
+                is_within = abs(f.leaf_reward[child, i] - reward) <= within
+                if is_within and f.leaf_whole[child, STAMP, i] < best_stamp:
+                    best_stamp = f.leaf_whole[child, STAMP, i]
+                    best_slot = f.leaf_whole[child, SLOT, i]
     return best_slot
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def tree_nearest_distance(f: Forest, root: int, reward: float) -> float:
+@compiled
+def tree_nearest_distance(f: Forest, root: Whole, reward: Real) -> Real:
     """Distance from `reward` to the nearest reward of the tree."""
     node = root
     best = np.inf

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from frugalrl.admission.compiled import Real, Whole, compiled
 from frugalrl.admission.reward_tree import (
     CHILD,
     COUNT,
@@ -29,8 +29,8 @@ from frugalrl.admission.reward_tree import (
 )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _take_leaf(f: Forest) -> int:
+@compiled
+def _take_leaf(f: Forest) -> Whole:
     """An unused leaf; the caller has seen to it that there is one."""
     leaf = f.counters[LEAF_FREE]
     if leaf >= 0:
@@ -43,15 +43,15 @@ def _take_leaf(f: Forest) -> int:
     return leaf
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _give_back_leaf(f: Forest, leaf: int) -> None:
+@compiled
+def _give_back_leaf(f: Forest, leaf: Whole) -> None:
     f.leaf_whole[leaf, 0, 0] = f.counters[LEAF_FREE]
     f.counters[LEAF_FREE] = leaf
     f.counters[LEAF_ROOM] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _take_inner(f: Forest, level: int) -> int:
+@compiled
+def _take_inner(f: Forest, level: Whole) -> Whole:
     """An unused inner node; the caller has seen to it that there is one."""
     node = f.counters[INNER_FREE]
     if node >= 0:
@@ -65,15 +65,15 @@ def _take_inner(f: Forest, level: int) -> int:
     return node
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _give_back_inner(f: Forest, node: int) -> None:
+@compiled
+def _give_back_inner(f: Forest, node: Whole) -> None:
     f.inner_whole[node, 0, 0] = f.counters[INNER_FREE]
     f.counters[INNER_FREE] = node
     f.counters[INNER_ROOM] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _summarise_leaf(f: Forest, node: int, c: int) -> None:
+@compiled
+def _summarise_leaf(f: Forest, node: Whole, c: Whole) -> None:
     """Write the summary of a leaf into its parent."""
     real, whole = f.inner_real, f.inner_whole
     leaf = whole[node, CHILD, c]
@@ -91,8 +91,8 @@ def _summarise_leaf(f: Forest, node: int, c: int) -> None:
     whole[node, OLDEST_SLOT, c] = f.leaf_whole[leaf, SLOT, oldest]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _summarise_inner(f: Forest, node: int, c: int) -> None:
+@compiled
+def _summarise_inner(f: Forest, node: Whole, c: Whole) -> None:
     """Write the summary of an inner node into its parent."""
     real, whole = f.inner_real, f.inner_whole
     child = whole[node, CHILD, c]
@@ -112,16 +112,16 @@ def _summarise_inner(f: Forest, node: int, c: int) -> None:
     whole[node, OLDEST_SLOT, c] = whole[child, OLDEST_SLOT, oldest]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _summarise(f: Forest, node: int, c: int) -> None:
+@compiled
+def _summarise(f: Forest, node: Whole, c: Whole) -> None:
     if f.inner_size[node, 1] == 1:
         _summarise_leaf(f, node, c)
     else:
         _summarise_inner(f, node, c)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _add_to_summary(f: Forest, node: int, c: int, reward: float, slot: int) -> None:
+@compiled
+def _add_to_summary(f: Forest, node: Whole, c: Whole, reward: Real, slot: Whole) -> None:
     """Follow the insertion of the youngest member below a child."""
     real, whole = f.inner_real, f.inner_whole
     real[node, FIRST_MOMENT, c] = np.nan
@@ -134,8 +134,8 @@ def _add_to_summary(f: Forest, node: int, c: int, reward: float, slot: int) -> N
         whole[node, HI_SLOT, c] = slot
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _take_from_summary(f: Forest, node: int, c: int, reward: float, slot: int) -> None:
+@compiled
+def _take_from_summary(f: Forest, node: Whole, c: Whole, reward: Real, slot: Whole) -> None:
     """Follow the removal of a member below a child that is not empty."""
     real, whole = f.inner_real, f.inner_whole
     is_at_the_edge = reward == real[node, LO, c] or reward == real[node, HI, c]
@@ -146,8 +146,8 @@ def _take_from_summary(f: Forest, node: int, c: int, reward: float, slot: int) -
         whole[node, COUNT, c] -= 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _open_child_place(f: Forest, node: int, c: int) -> None:
+@compiled
+def _open_child_place(f: Forest, node: Whole, c: Whole) -> None:
     """Move the children from c on one to the right."""
     size = f.inner_size[node, 0]
     for i in range(size, c, -1):
@@ -162,8 +162,8 @@ def _open_child_place(f: Forest, node: int, c: int) -> None:
     f.inner_size[node, 0] = size + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _close_child_place(f: Forest, node: int, c: int) -> None:
+@compiled
+def _close_child_place(f: Forest, node: Whole, c: Whole) -> None:
     """Move the children after c one to the left, over c."""
     size = f.inner_size[node, 0] - 1
     for row in range(f.inner_real.shape[1]):
@@ -175,16 +175,20 @@ def _close_child_place(f: Forest, node: int, c: int) -> None:
     f.inner_size[node, 0] = size
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _copy_rewards(f: Forest, source: int, start: int, target: int, at: int, n: int) -> None:
+@compiled
+def _copy_rewards(
+    f: Forest, source: Whole, start: Whole, target: Whole, at: Whole, n: Whole
+) -> None:
     for i in range(n):
         f.leaf_reward[target, at + i] = f.leaf_reward[source, start + i]
         f.leaf_whole[target, STAMP, at + i] = f.leaf_whole[source, STAMP, start + i]
         f.leaf_whole[target, SLOT, at + i] = f.leaf_whole[source, SLOT, start + i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _copy_children(f: Forest, source: int, start: int, target: int, at: int, n: int) -> None:
+@compiled
+def _copy_children(
+    f: Forest, source: Whole, start: Whole, target: Whole, at: Whole, n: Whole
+) -> None:
     for row in range(f.inner_real.shape[1]):
         for i in range(n):
             f.inner_real[target, row, at + i] = f.inner_real[source, row, start + i]
@@ -193,8 +197,8 @@ def _copy_children(f: Forest, source: int, start: int, target: int, at: int, n: 
             f.inner_whole[target, row, at + i] = f.inner_whole[source, row, start + i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _split_child(f: Forest, node: int, c: int) -> None:
+@compiled
+def _split_child(f: Forest, node: Whole, c: Whole) -> None:
     """Give the upper half of a full child to a new right neighbour."""
     child = f.inner_whole[node, CHILD, c]
     _open_child_place(f, node, c + 1)
@@ -213,16 +217,16 @@ def _split_child(f: Forest, node: int, c: int) -> None:
     _summarise(f, node, c + 1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _child_size(f: Forest, node: int, c: int) -> int:
+@compiled
+def _child_size(f: Forest, node: Whole, c: Whole) -> Whole:
     child = f.inner_whole[node, CHILD, c]
     if f.inner_size[node, 1] == 1:
         return np.int64(f.leaf_size[child])
     return np.int64(f.inner_size[child, 0])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _merge_child(f: Forest, node: int, c: int) -> None:
+@compiled
+def _merge_child(f: Forest, node: Whole, c: Whole) -> None:
     """Join child c with its right neighbour if the two are small, so that space is used."""
     if c < 0 or c + 1 >= f.inner_size[node, 0]:
         return
@@ -245,8 +249,8 @@ def _merge_child(f: Forest, node: int, c: int) -> None:
     _summarise(f, node, c)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _child_for(f: Forest, node: int, reward: float, slot: int) -> int:
+@compiled
+def _child_for(f: Forest, node: Whole, reward: Real, slot: Whole) -> Whole:
     """The first child that does not end before (reward, slot), else the last."""
     last = f.inner_size[node, 0] - 1
     c = 0
@@ -259,8 +263,8 @@ def _child_for(f: Forest, node: int, reward: float, slot: int) -> int:
     return c
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _place_in_leaf(f: Forest, leaf: int, reward: float, slot: int) -> int:
+@compiled
+def _place_in_leaf(f: Forest, leaf: Whole, reward: Real, slot: Whole) -> Whole:
     """Position of the first member that does not come before (reward, slot)."""
     size = f.leaf_size[leaf]
     i = 0
@@ -271,8 +275,8 @@ def _place_in_leaf(f: Forest, leaf: int, reward: float, slot: int) -> int:
     return i
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def new_tree(f: Forest) -> int:
+@compiled
+def new_tree(f: Forest) -> Whole:
     """An empty tree: a root with one empty leaf."""
     root = _take_inner(f, 1)
     f.inner_whole[root, CHILD, 0] = _take_leaf(f)
@@ -280,8 +284,8 @@ def new_tree(f: Forest) -> int:
     return root
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def tree_insert(f: Forest, root: int, reward: float, slot: int, stamp: int) -> int:
+@compiled
+def tree_insert(f: Forest, root: Whole, reward: Real, slot: Whole, stamp: Whole) -> Whole:
     """Insert a reward; returns the root, which may be a new one."""
     if f.inner_size[root, 0] == FAN:
         child = root
@@ -324,8 +328,8 @@ def tree_insert(f: Forest, root: int, reward: float, slot: int, stamp: int) -> i
     return root
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def tree_remove(f: Forest, root: int, reward: float, slot: int) -> int:
+@compiled
+def tree_remove(f: Forest, root: Whole, reward: Real, slot: Whole) -> Whole:
     """Remove a reward that is there; returns the root, or -1 when the tree is empty and gone."""
     path = f.counters[PATH:]
     node = root

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -92,9 +92,8 @@ def checked_bounds(bounds: object) -> Literal["auto"] | tuple[tuple[float, ...],
             check_choice("bounds", bounds, ("auto",))
         return "auto"
     try:
-        low, high = bounds  # type: ignore[misc]
-        lower = _as_vector(low)
-        upper = _as_vector(high)
+        low, high = cast("tuple[ArrayLike, ArrayLike]", bounds)
+        lower, upper = _as_vector(low), _as_vector(high)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f'bounds={bounds!r} is neither "auto" nor a pair (low, high) of arrays'

@@ -14,11 +14,10 @@ class WarmUp:
     Args:
         steps: length of the warm-up.
         dimensions: of an observation.
-        dtype: in which observations are remembered.
     """
 
-    def __init__(self, steps: int, dimensions: int, dtype: np.dtype[Any]) -> None:
-        self.observations = np.empty((steps, dimensions), dtype=dtype)
+    def __init__(self, steps: int, dimensions: int) -> None:
+        self.observations = np.empty((steps, dimensions), dtype=np.float64)
         self.rewards = np.empty(steps, dtype=np.float64)
         self.slots = np.full(steps, -1, dtype=np.int64)
         self.filled = 0
@@ -41,8 +40,8 @@ class WarmUp:
 
     def record(
         self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
+        observations: NDArray[np.float64],
+        rewards: NDArray[np.float64],
         slots: NDArray[np.int64],
     ) -> None:
         """Remember some rows; a last slot of -1 is filled in later by `place`."""
@@ -82,7 +81,7 @@ class WarmUp:
     def from_state_dict(cls, state: dict[str, Any], steps: int) -> WarmUp:
         """Make the warm-up that `state_dict` described."""
         observations = state["observations"]
-        made = cls(steps, observations.shape[1], observations.dtype)
+        made = cls(steps, observations.shape[1])
         made.record(observations, state["rewards"], state["slots"])
         made.awaits_slot = bool(state["awaits_slot"])
         return made

@@ -1,0 +1,21 @@
+"""How the inner loops of admission are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+Whole = Any
+"""A whole number: `int` to the reader, `numpy.int64` in compiled code."""
+Real = Any
+"""A real number: `float` to the reader, `numpy.float64` in compiled code."""
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile with Numba on first use, keep the result on disk, and keep the function's type."""
+    made: Any = njit(cache=True, nogil=True, error_model="numpy")(function)
+    return cast("_Function", made)
