@@ -50,7 +50,8 @@ CLOCK, INNER_USED, INNER_FREE, INNER_ROOM, LEAF_USED, LEAF_FREE, LEAF_ROOM = 0, 
 OTHER_COUNTERS = 8
 PATH = 16  # scratch: nodes and child positions on the way down
 STACK = PATH + 2 * MOST_LEVELS  # scratch: nodes still to visit
-COUNTERS = STACK + MOST_LEVELS * FAN
+TODO = STACK + MOST_LEVELS * FAN  # scratch: children whose moments are to be computed
+COUNTERS = TODO + MOST_LEVELS * FAN
 
 _BINOMIAL = np.array([[math.comb(k, j) for j in range(12)] for k in range(12)], dtype=np.float64)
 _INVERSE_FACTORIAL = np.array([1.0 / math.factorial(k) for k in range(12)])
@@ -108,33 +109,55 @@ def reward_mass(mass: Mass, distance: Real) -> Real:
 
 
 @compiled
-def _bring_up_to_date(f: Forest, mass: Mass, node: Whole, c: Whole) -> Whole:
-    """Compute the moments of a child from what lies below it; returns how many there are."""
-    real, child = f.inner_real, f.inner_whole[node, CHILD, c]
-    moments = real.shape[1] - FIRST_MOMENT
+def _sum_leaf_moments(f: Forest, mass: Mass, node: Whole, c: Whole) -> None:
+    """Compute the moments of a leaf from its rewards."""
+    real, leaf = f.inner_real, f.inner_whole[node, CHILD, c]
     middle = 0.5 * (real[node, LO, c] + real[node, HI, c])
-    per_bandwidth = 1.0 / mass.bandwidth
-    if f.inner_size[node, 1] == 1:
-        for k in range(1, moments + 1):
-            total = 0.0
-            for i in range(f.leaf_size[child]):
-                total += ((f.leaf_reward[child, i] - middle) * per_bandwidth) ** k
-            real[node, FIRST_MOMENT + k - 1, c] = total
-        return moments
-    for i in range(f.inner_size[child, 0]):
-        if math.isnan(real[child, FIRST_MOMENT, i]):
-            _bring_up_to_date(f, mass, child, i)
-    for k in range(1, moments + 1):
+    for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
+        total = 0.0
+        for i in range(f.leaf_size[leaf]):
+            total += ((f.leaf_reward[leaf, i] - middle) / mass.bandwidth) ** k
+        real[node, FIRST_MOMENT + k - 1, c] = total
+
+
+@compiled
+def _sum_inner_moments(f: Forest, mass: Mass, node: Whole, c: Whole) -> None:
+    """Compute the moments of an inner node from those of its children."""
+    real, child = f.inner_real, f.inner_whole[node, CHILD, c]
+    middle = 0.5 * (real[node, LO, c] + real[node, HI, c])
+    for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
         total = 0.0
         for i in range(f.inner_size[child, 0]):
-            shift = (0.5 * (real[child, LO, i] + real[child, HI, i]) - middle) * per_bandwidth
+            shift = (0.5 * (real[child, LO, i] + real[child, HI, i]) - middle) / mass.bandwidth
             # Binomial theorem, by Horner's rule, moves the moment to the new middle.
             moved = float(f.inner_whole[child, COUNT, i])
             for j in range(1, k + 1):
                 moved = moved * shift + _BINOMIAL[k, j] * real[child, FIRST_MOMENT + j - 1, i]
             total += moved
         real[node, FIRST_MOMENT + k - 1, c] = total
-    return moments
+
+
+@compiled
+def _bring_up_to_date(f: Forest, mass: Mass, node: Whole, c: Whole) -> None:
+    """Compute the moments of a child, and first those below it that are outdated."""
+    todo = f.counters[TODO:]
+    todo[0] = FAN * node + c
+    waiting = 1
+    while waiting:
+        node, c = todo[waiting - 1] // FAN, todo[waiting - 1] % FAN
+        if f.inner_size[node, 1] == 1:
+            _sum_leaf_moments(f, mass, node, c)
+            waiting -= 1
+            continue
+        child = f.inner_whole[node, CHILD, c]
+        found = waiting
+        for i in range(f.inner_size[child, 0]):
+            if math.isnan(f.inner_real[child, FIRST_MOMENT, i]):
+                todo[waiting] = FAN * child + i
+                waiting += 1
+        if waiting == found:
+            _sum_inner_moments(f, mass, node, c)
+            waiting -= 1
 
 
 @compiled
