@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import training_worlds
+from training_tiny import TINY
 
 from frugalrl.state_io import load_state
 from frugalrl.training import TrainConfig, TrainingInterrupted, resume, train
@@ -16,20 +17,6 @@ from frugalrl.training.inspection import load_buffer
 from frugalrl.training.session import Session
 
 training_worlds.register()
-
-TINY = TrainConfig(
-    env="FrugalPoint-v0",
-    steps=240,
-    learning_starts=60,
-    batch_size=16,
-    net_arch=(8, 8),
-    eval_every=80,
-    eval_episodes=2,
-    final_episodes=2,
-    log_every=50,
-    checkpoint_every=100,
-    tensorboard=False,
-)
 
 
 @pytest.fixture

@@ -119,10 +119,9 @@ class TrainingLoop:
             self._observations = self._acting = step.observations
             self._returns += step.rewards
             self._lengths += 1
-            ended = step.terminated | step.truncated
-            if ended.any():
-                self._end_episodes(ended)
-            if (outcome.codes == REFUSED).any():
+            if step.any_ended:
+                self._end_episodes(step.terminated | step.truncated)
+            if REFUSED in outcome.codes.tolist():
                 self._check_refused(actions.buffer)
                 self._acting = _finite(self._observations)
         return self.env_steps - begun

@@ -48,7 +48,7 @@ class Progress:
                 BarColumn(bar_width=20),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[text]}"),
-                console=Console(stderr=True),
+                console=Console(stderr=True, force_terminal=True),
                 auto_refresh=False,
                 transient=True,
             )

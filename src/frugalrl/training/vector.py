@@ -27,6 +27,9 @@ from frugalrl.training.errors import BrokenEnvironmentError
 
 Floats = NDArray[np.float32]
 
+_FALSE = np.zeros(1, dtype=np.bool_)
+_FALSE.flags.writeable = False
+
 
 class Step(NamedTuple):
     """What one step of n environments gave."""
@@ -38,6 +41,8 @@ class Step(NamedTuple):
     truncated: NDArray[np.bool_]
     observations: Floats
     """(n, d) what to act on next: after an episode's end the new episode's first observation."""
+    any_ended: bool
+    """Whether any episode ended."""
 
 
 class EnvironmentGroup(Protocol):
@@ -96,23 +101,21 @@ class SyncGroup:
             if terminated[row] or truncated[row]:
                 observation, _ = environment.reset()
             current[row] = observation
-        return Step(final, rewards, terminated, truncated, current)
+        ended = bool((terminated | truncated).any())
+        return Step(final, rewards, terminated, truncated, current, ended)
 
     def _step_one(self, action: Floats) -> Step:
         """Do the same for a single environment, without the loop's cost."""
         environment = self._environments[0]
         observation, reward, terminated, truncated, _ = environment.step(action)
         final = current = np.array(observation, dtype=np.float32, ndmin=2)
-        if terminated or truncated:
-            observation, _ = environment.reset()
-            current = np.array(observation, dtype=np.float32, ndmin=2)
-        return Step(
-            final,
-            np.array((reward,), dtype=np.float64),
-            np.array((terminated,), dtype=np.bool_),
-            np.array((truncated,), dtype=np.bool_),
-            current,
-        )
+        rewards = np.array((reward,), dtype=np.float64)
+        if not (terminated or truncated):
+            return Step(final, rewards, _FALSE, _FALSE, current, False)
+        observation, _ = environment.reset()
+        current = np.array(observation, dtype=np.float32, ndmin=2)
+        ends = np.array(((terminated,), (truncated,)), dtype=np.bool_)
+        return Step(final, rewards, ends[0], ends[1], current, True)
 
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""
@@ -182,11 +185,11 @@ class AsyncGroup:
         current = np.array(observations, dtype=np.float32)
         ended = terminated | truncated
         if not ended.any():
-            return Step(current, rewards, terminated, truncated, current)
+            return Step(current, rewards, terminated, truncated, current, False)
         final = current.copy()
         for row in np.flatnonzero(ended):
             final[row] = infos["final_obs"][row]
-        return Step(final, rewards, terminated, truncated, current)
+        return Step(final, rewards, terminated, truncated, current, True)
 
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""

@@ -1,0 +1,162 @@
+"""The command line, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from frugalrl import cli
+
+TINY = [
+    *("--steps", "300", "--learning-starts", "50", "--batch-size", "16", "--net-arch", "8", "8"),
+    *("--eval-every", "100", "--eval-episodes", "1", "--final-episodes", "2"),
+    *("--log-every", "100", "--checkpoint-every", "100", "--no-tensorboard", "--preset", "none"),
+]
+
+
+def test_help_lists_every_command_and_loads_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from frugalrl.cli import main\n"
+        "code = main(['--help'])\n"
+        "print([m for m in ('numpy', 'tyro', 'jax', 'gymnasium') if m in sys.modules], code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in cli.COMMANDS:
+        assert f"  {name} " in done.stdout
+    assert done.stdout.endswith("[] 0\n")
+
+
+def test_mistakes_are_usage_errors(capsys):
+    assert cli.main([]) == 2
+    assert cli.main(["trian"]) == 2
+    assert "did you mean train?" in capsys.readouterr().err
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("frugalrl ")
+    assert cli.main(["train", "Pendulm-v1", "--steps", "5"]) == 2
+    assert "did you mean Pendulum-v1?" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", "Pendulum-v1", "--stepz", "5"])
+    assert stop.value.code == 2
+    assert cli.main(["eval", "nowhere"]) == 2
+    assert cli.main(["inspect", "nowhere"]) == 2
+    assert cli.main(["train", "--resume", "nowhere"]) == 2
+    assert capsys.readouterr().err.count("there is no run") == 3
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_explains_itself(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: frugalrl {command}" in capsys.readouterr().out
+
+
+def test_presets_are_listed(capsys):
+    assert cli.main(["presets"]) == 0
+    table = capsys.readouterr().out
+    assert "MountainCarContinuous  sac  steps 50000" in table
+    assert cli.main(["presets", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["Hopper/td3"]["learning_rate"] == 3e-4
+
+
+def test_train_eval_inspect(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--admission", "fac", "--fac-warmup-steps", "100", "--fac-bins", "20", "--envs", "2"]
+    assert cli.main(["train", "Pendulum-v1", *TINY, *flags]) == 0
+    out = capsys.readouterr().out
+    run = Path("runs/Pendulum-v1-sac-fac-seed0")
+    assert "fac_bins 20" in out
+    assert "final policy: reward" in out
+    assert out.rstrip().endswith(f"files: {run}")
+    stored = json.loads((run / "config.json").read_text())["config"]
+    assert (stored["net_arch"], stored["fac_bins"], stored["envs"]) == ([8, 8], 20, 2)
+
+    assert cli.main(["train", "Pendulum-v1", *TINY, *flags]) == 2
+    assert "holds a finished run" in capsys.readouterr().err
+    assert cli.main(["train", "--resume", str(run)]) == 0
+    assert "finished already" in capsys.readouterr().out
+
+    assert cli.main(["eval", str(run), "--episodes", "2", "--json", "episodes.json"]) == 0
+    assert "over 2 episodes" in capsys.readouterr().out
+    final = json.loads((run / "final.json").read_text())["final"]
+    assert json.loads(Path("episodes.json").read_text())["rewards"] == final["rewards"]
+
+    assert cli.main(["inspect", str(run)]) == 0
+    assert "cells" in capsys.readouterr().out
+    assert cli.main(["inspect", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stats"]["offered"] == 300
+
+    assert cli.main(["eval", str(run), "--episodes", "0"]) == 2
+    assert cli.main(["eval", str(run), "--video", "film.avi"]) == 2
+    assert cli.main(["eval", str(run), "--video", "nowhere/film.gif"]) == 2
+    assert cli.main(["eval", str(run), "--episodes", "1", "--video", "film.gif"]) == 0
+    assert Path("film.gif").stat().st_size > 10_000
+
+
+def test_a_missing_training_extra_names_the_command(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    monkeypatch.delitem(sys.modules, "frugalrl.commands.train", raising=False)
+    assert cli.main(["train", "Pendulum-v1"]) == 1
+    assert 'pip install "frugalrl[train]"' in capsys.readouterr().err
+
+
+def test_a_training_failure_is_told_without_a_traceback(tmp_path, monkeypatch, capsys):
+    from frugalrl.training import checkpoint
+
+    def full(path, *args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_state", full)
+    assert cli.main(["train", "Pendulum-v1", *TINY, "--out", str(tmp_path / "run")]) == 1
+    captured = capsys.readouterr()
+    assert "is the disk full?" in captured.err
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_resuming_ends_with_the_same_bits(number, tmp_path):
+    command = [sys.executable, "-m", "frugalrl.cli", "train"]
+    settings = [*TINY, "--steps", "100000", "--checkpoint-every", "0", "--quiet"]
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [*command, "Pendulum-v1", *settings, "--out", str(run)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and _lines(run / "metrics.csv") < 3:
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert "saving the run" in err
+    assert out == ""
+    (saved,) = (run / "checkpoints").iterdir()
+    stopped_at = int(saved.stem.removeprefix("step-"))
+    assert 0 < stopped_at < 100_000
+    # Short of 100,000 steps: the run ends soon after, for this process and for a fresh one.
+    _shorten(run, stopped_at + 150)
+    assert cli.main(["train", "--resume", str(run), "--quiet"]) == 0
+    whole = tmp_path / "whole"
+    steps = ["--steps", str(stopped_at + 150), "--out", str(whole)]
+    assert cli.main(["train", "Pendulum-v1", *settings, *steps]) == 0
+    prints = [json.loads((p / "final.json").read_text())["fingerprint"] for p in (run, whole)]
+    assert prints[0] == prints[1]
+
+
+def _lines(path: Path) -> int:
+    return path.read_text().count("\n") if path.is_file() else 0
+
+
+def _shorten(run: Path, steps: int) -> None:
+    content = json.loads((run / "config.json").read_text())
+    content["config"]["steps"] = steps
+    (run / "config.json").write_text(json.dumps(content))
