@@ -170,3 +170,13 @@ def test_welch_is_scipys_and_by_hand() -> None:
 def test_empty_tasks_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one score"):
         statistics.estimate_mean([], generator())
+
+
+def test_a_difference_is_clear_where_interval_and_test_agree() -> None:
+    baseline = {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}
+    far = statistics.compare_means({s: v + 50 for s, v in baseline.items()}, baseline, generator())
+    assert far.clear
+    # Paired, the difference of 0.1 is certain; between seeds that differ by 1 it is nothing.
+    near = {seed: value + 0.1 for seed, value in baseline.items()}
+    assert not statistics.compare_means(near, baseline, generator()).clear
+    assert not statistics.compare_means({0: 9.0}, {0: 1.0}, generator()).clear

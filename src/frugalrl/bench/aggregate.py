@@ -46,6 +46,8 @@ class MethodSummary:
     control_cost_sd: float
     train_seconds: float
     memory: float
+    random_reward: float
+    """What random actions earn on the task, measured beside the baseline's runs; else NaN."""
 
     @property
     def convergence_mean(self) -> float:
@@ -161,6 +163,7 @@ def _summarize_method(
         control_cost_sd=_sd(costs),
         train_seconds=_mean(runs, lambda run: run.number("train_seconds")),
         memory=_mean(runs, lambda run: run.number("peak_memory_bytes")),
+        random_reward=_mean(runs, lambda run: run.number("random_reward")),
     )
 
 

@@ -46,7 +46,8 @@ def methods_table(summary: Summary) -> Table:
         difference, chance = Entry("–"), Entry("–")
         if entry.against_baseline is not None:
             found = entry.against_baseline.difference
-            emphasis = ("good" if found.value > 0 else "bad") if found.excludes(0.0) else ""
+            clear = entry.against_baseline.clear
+            emphasis = ("good" if found.value > 0 else "bad") if clear else ""
             text = show_interval(found, digits, sign=True)
             difference = Entry(text, found.value, emphasis=emphasis)
             if entry.against_baseline.welch_p is not None:
@@ -68,8 +69,9 @@ def methods_table(summary: Summary) -> Table:
         "Final reward of every method",
         "Mean and interquartile mean over seeds of the final policy's reward, with 95 % bootstrap "
         "intervals where there are at least three seeds. The difference from the baseline is "
-        "paired by seed where the seeds are the same; p is Welch's, two-sided. Convergence: mean "
-        "step of the runs that settled, and how many did.",
+        "paired by seed where the seeds are the same, and coloured where both its interval and "
+        "Welch's two-sided p tell the two apart. Convergence: mean step of the runs that settled, "
+        "and how many did.",
         [
             TASK,
             Column("Method", numeric=False),

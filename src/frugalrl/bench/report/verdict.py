@@ -16,7 +16,7 @@ from frugalrl.bench.aggregate import (
 )
 from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.table import digits_for, show, show_interval
-from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, Estimate, compare_means
+from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, compare_means
 
 _CONTROLS = {"random": "random dropping at the same rate", "small": "a ring of the same size"}
 
@@ -42,7 +42,11 @@ def verdict(summary: Summary) -> str:
             f"{', '.join(summary.results.methods)}, but not both FAC and its baseline on one "
             "task, so they cannot compare the two. " + _strength(summary)
         )
-    first = _one_task(*pairs[0]) if len(pairs) == 1 else _many_tasks(summary, pairs)
+    if len(pairs) == 1:
+        fac, baseline = pairs[0]
+        first = _one_task(fac, baseline, baseline.reward.value - baseline.random_reward)
+    else:
+        first = _many_tasks(summary, pairs)
     return f"{first} {_controls(summary, pairs)}"
 
 
@@ -81,7 +85,7 @@ def warnings(summary: Summary) -> list[str]:
     return notes
 
 
-def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
+def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str:
     share = 100.0 * fac.size / baseline.size if baseline.size else math.nan
     text = (
         f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} FAC ended with {show(share, 0)} % "
@@ -92,7 +96,14 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
     difference = fac.against_baseline.difference
     digits = digits_for(baseline.reward.value)
     text += f", and its final reward differs by {show_interval(difference, digits, sign=True)}"
-    return f"{text}: {_judge(difference, 0.0, 'higher', 'lower', 'no difference can be seen')}."
+    if math.isfinite(gained) and gained > 0.0:
+        share = 100.0 * abs(difference.value) / gained
+        text += f", {show(share, 1)} % of what learning gained"
+    if not difference.has_interval:
+        return f"{text}: too few seeds to tell."
+    if not fac.against_baseline.clear:
+        return f"{text}: no difference can be told from chance."
+    return f"{text}: clearly {'higher' if difference.value > 0 else 'lower'}."
 
 
 def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
@@ -105,7 +116,9 @@ def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary
     if over is None or over.improvement is None:
         return f"{text}."
     chance = over.improvement
-    judged = _judge(chance, 0.5, "better than even", "worse than even", "no difference can be seen")
+    judged = "too few seeds to tell" if not chance.has_interval else "no clear difference"
+    if chance.excludes(0.5):
+        judged = "better than even" if chance.value > 0.5 else "worse than even"
     return (
         f"{text}, and a run of FAC beats one of the baseline's with probability "
         f"{show_interval(chance)}: {judged}."
@@ -153,16 +166,8 @@ def _beats(fac: MethodSummary, control: MethodSummary) -> int:
     if not fac.rewards or not control.rewards:
         return 0
     generator = generator_for(*fac.task, control.method, "control")
-    difference = compare_means(fac.rewards, control.rewards, generator).difference
-    return int(math.copysign(1, difference.value)) if difference.excludes(0.0) else 0
-
-
-def _judge(estimate: Estimate, neutral: float, up: str, down: str, none: str) -> str:
-    if not estimate.has_interval:
-        return "too few seeds to tell"
-    if not estimate.excludes(neutral):
-        return none
-    return up if estimate.value > neutral else down
+    found = compare_means(fac.rewards, control.rewards, generator)
+    return int(math.copysign(1, found.difference.value)) if found.clear else 0
 
 
 def _strength(summary: Summary, *, start: bool = True) -> str:

@@ -1,0 +1,148 @@
+"""The commands: what they refuse, list and print, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from frugalrl.bench import plan
+from frugalrl.bench.calibrate import Speed, estimate_seconds
+from frugalrl.bench.cells import expand
+from frugalrl.bench.suites import load_suite, parse_suite
+from frugalrl.cli import main
+
+MakeResults = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bench", "papper"], "unknown suite 'papper'. Did you mean 'paper'?"),
+        (["bench", "smoke", "--methods", "bassline"], "Did you mean 'baseline'?"),
+        (["bench", "smoke", "--seeds", "0"], "no seeds"),
+        (["bench", "smoke", "--seeds", "some"], "neither a number of seeds"),
+        (["bench", "smoke", "--scale", "7"], "scale=7.0 must be above 0"),
+        (["bench", "smoke", "--jobs", "0"], "jobs=0 must be at least 1"),
+        (["bench", "smoke", "--only", "hoper"], "unknown environment, algorithm or method"),
+        (["bench", "smoke", "--set", "batch"], "is no name=value"),
+        (["bench", "smoke", "--set", "batchsize=3"], "Did you mean 'batch_size'?"),
+        (["bench", "smoke", "--set", "learning_starts=9999"], "leaves nothing to learn from"),
+        (["bench", "ablation"], "say what to vary: --parameter epsilon|"),
+        (["bench", "ablation", "--parameter", "epsilom"], "Did you mean 'epsilon'?"),
+        (["bench", "smoke", "--values", "1"], "say what to vary"),
+        (["bench", "smoke", "--algo", "sacc"], "Did you mean 'sac'?"),
+        (["compare", "Pendulum-v1", "--algo", "td33"], "Did you mean 'td3'?"),
+        (["compare", "Pendulun-v1", "--steps", "500"], "did you mean Pendulum-v1?"),
+        (["compare", "CartPole-v1", "--steps", "500"], "action space"),
+        (["compare", "Pusher-v5"], "its length is unknown: set steps, or pass --steps"),
+        (["compare", "Pendulum-v1", "--methods", "fac@mu"], "is no parameter=value"),
+        (["report", "nowhere"], "there is no results directory nowhere"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_created(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_suite_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "paper", "--print"]) == 0
+    assert parse_suite(capsys.readouterr().out, "paper") == load_suite("paper")
+
+
+def test_a_dry_run_lists_cells_and_time_and_creates_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frugalrl.bench.calibrate.measure_speed", lambda _: Speed(0.01, 0.001, 100))
+    words = ["bench", "smoke", "--dry-run", "--only", "sac", "--methods", "fac,laber,random"]
+    assert main([*words, "--seeds", "0,4", "--jobs", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "random" in out
+    assert "after fac (its rate)" in out
+    assert "seeds 0, 4" in out
+    assert "timing Pendulum-v1 with sac, large_batch batches" in out
+    # Each: 2000 steps of 10 ms, 10 * 3 + 20 episodes of 100 steps of 1 ms, 8 s: 33 s; 6 of them.
+    assert "6 runs, 12,000 steps: about 2 min with 2 at a time" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_estimate_by_hand() -> None:
+    suite = load_suite("smoke")
+    cell = expand(suite)[0]
+    # 2000 * 0.002 + (10 * 3 + 20) * 50 * 0.001 + 8.
+    assert estimate_seconds(cell, Speed(0.002, 0.001, 50)) == pytest.approx(14.5)
+
+
+def test_fac_is_added_for_a_control(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frugalrl.bench.calibrate.measure_speed", lambda _: Speed(0.01, 0.001, 100))
+    words = ["compare", "Pendulum-v1", "--methods", "baseline,small", "--dry-run"]
+    assert main(words) == 0
+    assert "note: fac is added: small" in capsys.readouterr().out
+
+
+def test_an_ablation_of_another_environment() -> None:
+    from frugalrl.bench.suites import with_sweep
+
+    suite = plan.with_tasks(with_sweep(load_suite("ablation"), "mu"), ["Pendulum-v1"], None)
+    cells = plan.checked_cells(suite)
+    assert {cell.method for cell in cells} == {"fac", "fac@mu=30", "fac@mu=70", "fac@mu=100"}
+    assert {cell.steps for cell in cells} == {20_000}
+    assert suite.tasks[0].algo == "sac"
+    other = plan.with_tasks(load_suite("paper"), [], "td3")
+    assert {task.algo for task in other.tasks} == {"td3"}
+
+
+def test_settings_of_the_command_line_outrank_the_suite() -> None:
+    suite = plan.with_settings(load_suite("smoke"), ["net-arch=[8, 8]", "fac_bins=70"])
+    cells = {cell.method: cell for cell in expand(suite)}
+    assert cells["baseline"].settings["net_arch"] == [8, 8]
+    assert cells["fac"].settings["fac_bins"] == 70
+    assert "fac_bins" not in cells["baseline"].settings
+
+
+def test_names_and_seeds_are_split() -> None:
+    assert plan.method_names("baseline, fac@epsilon=0.1,mu=70,laber,laber") == (
+        "baseline",
+        "fac@epsilon=0.1,mu=70",
+        "laber",
+    )
+    assert plan.seed_list("5") == 5
+    assert plan.seed_list("3,") == [3]
+    assert plan.seed_list("0,2") == [0, 2]
+
+
+def test_a_report_can_be_written_elsewhere_and_opened(
+    make_results: MakeResults,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address))
+    root = make_results()
+    out = tmp_path / "elsewhere"
+    assert main(["report", str(root), "--out", str(out), "--open"]) == 0
+    assert (out / "report.html").is_file()
+    assert not (root / "report.html").exists()
+    assert opened == [(out / "report.html").as_uri()]
+    assert f"report: {out / 'report.html'}" in capsys.readouterr().out
+
+
+def test_an_empty_results_directory_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(tmp_path)]) == 2
+    assert "holds no results" in capsys.readouterr().err
