@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from frugalrl.admission.decision import Rule, density_at
+from frugalrl.admission.decision import Rule
 from frugalrl.admission.density import remove
 from frugalrl.admission.fitting import (
     bounds_before_warmup,
@@ -15,10 +15,10 @@ from frugalrl.admission.fitting import (
     fit_reward_scale,
     rows_left,
 )
-from frugalrl.admission.partition import Partition, cell_keys, known_bounds
+from frugalrl.admission.inspection import Inspection
+from frugalrl.admission.partition import Partition, known_bounds
 from frugalrl.admission.phi_memory import PhiMemory
 from frugalrl.admission.protocol import STORE, Decisions
-from frugalrl.admission.rows import as_rows
 from frugalrl.admission.settings import FrugalSettings, checked_bounds
 from frugalrl.admission.warmup import WarmUp
 
@@ -30,7 +30,7 @@ _NO_SLOTS = np.empty(0, dtype=np.int64)
 _NO_BOUNDS = (np.empty(0), np.empty(0))
 
 
-class FrugalFilter:
+class FrugalFilter(Inspection):
     """Stores a transition only if its reward is under-represented in its cell.
 
     The first `warmup_steps` transitions are all taken. From them come the important dimensions of
@@ -111,60 +111,6 @@ class FrugalFilter:
     def paper(cls, **changes: Any) -> FrugalFilter:
         """Make the filter of the paper's text to the letter: equivalent transitions are dropped."""
         return cls(**{"on_equivalent": "discard", "warmup": "keep", "outside": "clip", **changes})
-
-    # --- what is known -------------------------------------------------------------------------
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether the warm-up is over and the partition known."""
-        return self._partition is not None
-
-    @property
-    def important_dimensions_(self) -> NDArray[np.int64]:
-        """The important dimensions (kappa), most important first."""
-        return self._fitted_partition().dimensions.copy()
-
-    @property
-    def reward_scale_(self) -> float:
-        """What rewards are divided by."""
-        self._fitted_partition()
-        return self._rule.reward_scale
-
-    @property
-    def bounds_(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Range of each important dimension, (low, high)."""
-        partition = self._fitted_partition()
-        return partition.low.copy(), partition.low + partition.width * self.settings.bins
-
-    @property
-    def cells(self) -> int:
-        """Number of cells seen: those that hold a reward. 0 during the warm-up."""
-        return self._memory.cells
-
-    @property
-    def stored(self) -> int:
-        """Number of rewards held."""
-        return self._warmup.stored if self._warmup is not None else self._memory.stored
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of state."""
-        return self._memory.nbytes + (self._warmup.nbytes if self._warmup is not None else 0)
-
-    def cell_counts(self) -> NDArray[np.int64]:
-        """Give the number of rewards in each cell seen."""
-        return self._memory.cell_counts()
-
-    def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
-        """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
-        states, _ = self._as_rows(observations, np.zeros(len(np.asarray(observations))))
-        return cell_keys(self._fitted_partition(), states)[:, 0].copy()
-
-    def reward_mass(self, observation: ArrayLike, reward: float) -> float:
-        """Give the reward density estimate (RDE) of a reward in the cell of a state."""
-        states, rewards = self._as_rows(np.asarray(observation)[None], [reward])
-        partition = self._fitted_partition()
-        return float(density_at(self._memory.phi, partition, self._rule, states[0], rewards[0]))
 
     def __repr__(self) -> str:
         changed = ", ".join(f"{k}={v!r}" for k, v in self.settings.to_json().items())
@@ -340,20 +286,6 @@ class FrugalFilter:
     def _prepare(self, dimensions: int) -> None:
         """Fix the number of dimensions, before anything is taken in."""
         self._known_bounds = bounds_before_warmup(self.settings, dimensions)
-
-    def _as_rows(
-        self, observations: ArrayLike, rewards: ArrayLike
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return as_rows(observations, rewards, len(self._known_bounds[0]))
-
-    def _fitted_partition(self) -> Partition:
-        if self._partition is None:
-            seen = self._warmup.filled if self._warmup is not None else 0
-            raise AttributeError(
-                f"not known before the warm-up ends: {seen} of {self.settings.warmup_steps} "
-                "steps seen"
-            )
-        return self._partition
 
     def _count_refused(self, rows: int) -> None:
         if self.rejected_nonfinite == 0:

@@ -60,8 +60,9 @@ class AdmissionFilter(Protocol):
             free: the slots that `STORE` takes, in this order.
 
         Returns:
-            Decisions about the first k rows, 1 <= k <= n. Fewer than n only after a `STORE`
-            that found no free slot, or together with a `keep`; the owner offers the rest again.
+            Decisions about the first k rows. k is n, or less after a `STORE` that found no free
+            slot or where a warm-up ends, but at least 1 unless there is a `keep`; the owner offers
+            the rest again.
         """
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:

@@ -1,0 +1,177 @@
+"""A public check that a filter keeps the contract of `AdmissionFilter`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
+
+_STEPS = 600
+_DIMENSIONS = 3
+_CAPACITY = 150
+
+
+class _Stream:
+    """Made-up transitions: states that come back, rewards that repeat."""
+
+    def __init__(self, seed: int) -> None:
+        generator = np.random.Generator(np.random.PCG64(seed))
+        self.observations = generator.normal(size=(_STEPS, _DIMENSIONS)).round(1)
+        self.rewards = generator.normal(size=_STEPS).round(1)
+
+
+class _Owner:
+    """A buffer that keeps only which row of the stream is in which slot, oldest first."""
+
+    def __init__(self, admission: AdmissionFilter, stream: _Stream) -> None:
+        self.admission = admission
+        self.stream = stream
+        self.row_in_slot: dict[int, int] = {}
+        self.log: list[tuple[int, int]] = []
+
+    def add(self, row: int, rows: int) -> None:
+        """Offer some rows and carry out what the filter decides."""
+        end = row + rows
+        while row < end:
+            free = self._free(end - row)
+            decisions = self.admission.offer(
+                self.stream.observations[row:end], self.stream.rewards[row:end], free
+            )
+            decided = self._check(decisions, end - row, free)
+            for i in range(decided):
+                self._carry_out(row + i, int(decisions.codes[i]), int(decisions.slots[i]))
+            row += decided
+            if decisions.keep is not None:
+                self._keep(decisions.keep)
+
+    def _free(self, most: int) -> NDArray[np.int64]:
+        slots = [slot for slot in range(_CAPACITY) if slot not in self.row_in_slot]
+        return np.array(slots[:most], dtype=np.int64)
+
+    def _check(self, decisions: Decisions, offered: int, free: NDArray[np.int64]) -> int:
+        codes, slots = np.asarray(decisions.codes), np.asarray(decisions.slots)
+        decided = len(codes)
+        _require(
+            slots.shape == codes.shape == (decided,), "codes and slots must have one shape (k,)"
+        )
+        _require(decided <= offered, f"{decided} rows decided, but only {offered} were offered")
+        _require(
+            bool(np.isin(codes, (DROP, STORE, REPLACE)).all()),
+            f"codes must be DROP, STORE or REPLACE, got {np.unique(codes)}",
+        )
+        if decisions.keep is None:
+            _require(decided >= 1, "offer decided about no row")
+        stores = slots[codes == STORE]
+        without = stores < 0
+        _require(
+            not without[:-1].any() and (not without.any() or codes[-1] == STORE),
+            "a STORE without a slot must be the last decision",
+        )
+        placed = stores[~without]
+        _require(
+            placed.tolist() == free[: len(placed)].tolist(),
+            f"STORE must take the free slots in order, got {placed.tolist()}",
+        )
+        _require(
+            not without.any() or len(placed) == len(free),
+            "a STORE went without a slot although one was free",
+        )
+        return decided
+
+    def _carry_out(self, row: int, code: int, slot: int) -> None:
+        if code == REPLACE:
+            _require(slot in self.row_in_slot, f"REPLACE of slot {slot}, which holds nothing")
+            del self.row_in_slot[slot]
+        elif code == STORE and slot < 0:
+            slot = next(iter(self.row_in_slot))
+            del self.row_in_slot[slot]
+            self.admission.forget(slot)
+            reward = float(self.stream.rewards[row])
+            self.admission.place(self.stream.observations[row], reward, slot)
+        if code != DROP:
+            self.row_in_slot[slot] = row
+        self.log.append((code, slot))
+
+    def _keep(self, keep: NDArray[np.int64]) -> None:
+        kept = [int(slot) for slot in keep]
+        _require(len(set(kept)) == len(kept), "keep names a slot twice")
+        _require(set(kept) <= set(self.row_in_slot), "keep names a slot that holds nothing")
+        rows = [self.row_in_slot[slot] for slot in kept]
+        _require(rows == sorted(rows), "keep must go from the oldest slot to the youngest")
+        self.row_in_slot = dict(enumerate(rows))
+
+
+def check_filter(make_filter: Callable[[], AdmissionFilter]) -> None:
+    """Put a filter through the contract of `frugalrl.AdmissionFilter`.
+
+    A made-up stream is offered one row at a time and in batches, into a small buffer that runs full
+    and evicts; the filter is copied through its state in the middle. Fails at the first departure.
+
+    Args:
+        make_filter: makes a fresh filter, the same each time (a class or a function). A warm-up
+            should be shorter than 600 steps, or little of the filter is checked.
+
+    Raises:
+        AssertionError: says what the filter does that a buffer cannot rely on.
+    """
+    made = make_filter()
+    _require(
+        isinstance(made, AdmissionFilter),
+        f"{type(made).__name__} lacks a part of the protocol frugalrl.AdmissionFilter",
+    )
+    _require(isinstance(made.name, str) and made.name != "", "name must be a text")
+    one_by_one = _run(make_filter(), batch=1)
+    _require(one_by_one.log == _run(make_filter(), batch=1).log, "same stream, other decisions")
+    for batch in (2, 7, _STEPS):
+        _require(
+            one_by_one.log == _run(make_filter(), batch=batch).log,
+            f"batches of {batch} are decided otherwise than the same rows one by one",
+        )
+    _require(len(one_by_one.row_in_slot) > 0, "nothing was ever stored: no batch can be drawn")
+    for step in (1, _STEPS // 2, _STEPS - 10):
+        _require(
+            one_by_one.log == _run(make_filter(), batch=1, copied_at=step).log,
+            f"a copy made by state_dict after {step} steps decides otherwise",
+        )
+
+
+def _run(admission: AdmissionFilter, batch: int, copied_at: int | None = None) -> _Owner:
+    from gymnasium.spaces import Box
+
+    admission.begin(Box(-np.inf, np.inf, (_DIMENSIONS,), np.float64))
+    owner = _Owner(admission, _Stream(seed=0))
+    for row in range(0, _STEPS, batch):
+        if copied_at == row:
+            state = owner.admission.state_dict()
+            _check_state(state, "state_dict()")
+            owner.admission = type(owner.admission).from_state_dict(state)
+        owner.add(row, min(batch, _STEPS - row))
+        _require(owner.admission.nbytes >= 0, "nbytes must not be negative")
+    return owner
+
+
+def _check_state(value: Any, where: str) -> None:
+    """Require arrays and JSON values all the way down: nothing that a file could not hold."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _require(isinstance(key, str), f"{where} has the key {key!r}, which is no text")
+            _check_state(inner, f"{where}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            _check_state(inner, f"{where}[{i}]")
+    elif isinstance(value, np.ndarray):
+        _require(value.dtype.kind in "biuf", f"{where} is an array of {value.dtype}")
+    else:
+        _require(
+            value is None or isinstance(value, str | int | float),
+            f"{where} is a {type(value).__name__}; arrays and JSON values are allowed",
+        )
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise AssertionError(complaint)
