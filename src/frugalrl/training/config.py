@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     Admission = Literal["none", "fac", "random"] | AdmissionFilter
     Keywords = Mapping[str, Any] | str
     Bounds = str | Sequence[Sequence[float]]
+    Directory = Path | str
 else:
     Admission = Literal["none", "fac", "random"]
     Keywords = str
     Bounds = str
+    Directory = Path
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class TrainConfig:
     """Environment steps, all environments together."""
     seed: int = 0
     """Seed of every random state in the run."""
-    out: Path | None = None
+    out: Directory | None = None
     """Run directory, new or empty. None in Python: nothing is written."""
     preset: Literal["auto", "none"] = "auto"
     """auto: the settings made for this environment, if there are any; none: SB3's defaults."""

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import json
 import math
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from frugalrl.agents.settings import AgentSettings
@@ -65,7 +66,12 @@ def resolve(config: TrainConfig) -> Resolved:
                 f"steps is not set and there is no preset for {config.env} with {config.algo}: "
                 "say how long to train, for example --steps 100000"
             )
-    full = dataclasses.replace(config, **chosen, env_kwargs=config.environment_arguments())
+    full = dataclasses.replace(
+        config,
+        **chosen,
+        env_kwargs=config.environment_arguments(),
+        out=None if config.out is None else Path(config.out),
+    )
     _check_numbers(full)
     origins["eval_every"] = "default" if full.eval_every is None else "given"
     if full.eval_every is None:
