@@ -181,6 +181,7 @@ def test_controls_that_do_as_well_are_said_to(make_results: MakeResults) -> None
         write_json(path, {**done, "reward": 100.0 + (seed - 2)})
     text = verdict(summarize(read_results(root)))
     assert "no difference can be told from chance" in text
+    assert "Neither random dropping at the same rate nor a ring of the same size did" in text
     assert "do not show that it matters what is kept" in text
 
 

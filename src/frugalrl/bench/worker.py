@@ -129,13 +129,13 @@ def describe_buffer(
     actions = int(np.prod(buffer.action_space.shape))
     if len(buffer) < observations.shape[1]:
         return {"observations": int(observations.shape[1]), "actions": actions}
-    warmup = max(min(cell.warmup_steps, len(buffer)), observations.shape[1])
     partition = buffer.admission
     everything = config.admission == "none" and final["buffer"]["evicted"] == 0
+    warmup = max(min(cell.warmup_steps, len(buffer)), observations.shape[1])
     if not (isinstance(partition, FrugalFilter) and partition.is_fitted):
-        partition = fit_partition(
-            observations, held.rewards, buffer.observation_space, warmup_steps=warmup
-        )
+        # The cells a filter would have made: from this run's own warm-up, if it is still there.
+        seen = (observations, held.rewards) if everything else random_steps(config, warmup)
+        partition = fit_partition(seen[0], seen[1], buffer.observation_space, warmup_steps=warmup)
     batch = resolve(config).config.batch_size or 256
     generator = np.random.default_rng([config.seed, 2])
     found = describe_contents(observations, held.rewards, partition, batch, generator)
@@ -162,6 +162,28 @@ def random_reward(config: TrainConfig) -> float:
     environment.close()
     assert episodes is not None
     return episodes.mean
+
+
+def random_steps(config: TrainConfig, steps: int) -> tuple[Any, Any]:
+    """Act at random for some steps; gives observations and rewards, one row a step."""
+    import numpy as np
+
+    from frugalrl.training.environments import find_environment
+
+    environment = find_environment(config.env, config.environment_arguments()).make()
+    environment.action_space.seed(config.seed)
+    observation, _ = environment.reset(seed=config.seed)
+    observations, rewards = [], []
+    for _ in range(steps):
+        observations.append(np.asarray(observation, dtype=np.float32))
+        observation, reward, terminated, truncated, _ = environment.step(
+            environment.action_space.sample()
+        )
+        rewards.append(float(reward))
+        if terminated or truncated:
+            observation, _ = environment.reset()
+    environment.close()
+    return np.stack(observations), np.array(rewards, dtype=np.float32)
 
 
 def _train(config: TrainConfig) -> ReplayBuffer:

@@ -145,4 +145,6 @@ def _acceptance(run: Run) -> tuple[Numbers, Numbers]:
 
 def _power_label(power: int) -> str:
     low, high = 2**power, 2 ** (power + 1) - 1
+    if low >= 1024:
+        return f"{low // 1024}k–{(high + 1) // 1024}k"
     return str(low) if low == high else f"{low}–{high}"

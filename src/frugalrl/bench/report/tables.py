@@ -193,7 +193,8 @@ def theorems_table(summary: Summary) -> Table:
         "Two transitions are equivalent in the same cell and the same reward bin, 2β wide. ζ: "
         "surplus equivalents in a minibatch; the factor (b + ζ² + ζ)/b assumes that they all "
         "repeat one element, the pair factor (b + equivalent pairs)/b does not. λ: surplus "
-        "equivalents in the buffer. Entropy over classes in nats, against log m.",
+        "equivalents in the buffer. Entropy over classes in nats, against log m. Where a buffer "
+        "has no filter, the cells are those a filter would have made in its place.",
         [
             TASK,
             Column("Method", numeric=False),

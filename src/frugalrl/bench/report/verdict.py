@@ -139,7 +139,7 @@ def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]
         )
     if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
         return f"Nor can FAC be told from its controls ({', '.join(outcomes)}){weak}."
-    parts = [_outcome(words, found) for words, found in outcomes.items()]
+    parts = _outcomes(outcomes)
     speaks = all(sum(found) > 0 and min(found) >= 0 for found in outcomes.values())
     meaning = (
         "which speaks for what FAC keeps"
@@ -150,15 +150,22 @@ def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]
     return text[0].upper() + text[1:]
 
 
-def _outcome(words: str, found: list[int]) -> str:
-    worse, better = found.count(1), found.count(-1)
-    if not worse and not better:
-        return f"{words} did not do measurably worse"
-    if len(found) == 1:
-        return f"{words} did {'worse' if worse else 'better'}"
-    if not better and worse == len(found):
-        return f"{words} did worse on all of them"
-    return f"{words} did worse on {worse}, better on {better} of them"
+def _outcomes(found: dict[str, list[int]]) -> list[str]:
+    same = [words for words, signs in found.items() if not any(signs)]
+    if same == list(_CONTROLS.values()):
+        return [f"neither {same[0]} nor {same[1]} did measurably worse"]
+    parts = [f"{words} did not do measurably worse" for words in same]
+    for words, signs in found.items():
+        worse, better = signs.count(1), signs.count(-1)
+        if words in same:
+            continue
+        if len(signs) == 1:
+            parts.append(f"{words} did {'worse' if worse else 'better'}")
+        elif worse == len(signs):
+            parts.append(f"{words} did worse on all of them")
+        else:
+            parts.append(f"{words} did worse on {worse}, better on {better} of them")
+    return parts
 
 
 def _beats(fac: MethodSummary, control: MethodSummary) -> int:
