@@ -48,3 +48,9 @@ def test_relative_links_lead_somewhere():
             if not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)} -> {target}")
     assert broken == []
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"\S+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert pages == listed, "mkdocs.yml lists other pages under nav than docs/ holds"
