@@ -22,6 +22,7 @@ from frugalrl.replay.persistence import (
     sampler_state,
     storage_state,
 )
+from frugalrl.replay.reading import all_below, all_finite
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
 from frugalrl.replay.samplers import Sampler, make_sampler
 from frugalrl.replay.spaces import describe_space, flat_space, make_layout, restore_space
@@ -240,9 +241,9 @@ class ReplayBuffer:
         errors = np.ascontiguousarray(td_errors, dtype=np.float64).reshape(-1)
         if where.shape != errors.shape:
             raise ValueError(f"td_errors has {len(errors)} values for {len(where)} slots")
-        if len(where) and not (where.min() >= 0 and where.max() < self._storage.limit):
+        if not all_below(where, self._storage.limit):
             raise ValueError(f"slots must lie from 0 to {self._storage.limit - 1}")
-        if not np.isfinite(errors).all():
+        if not all_finite(errors):
             raise ValueError("td_errors holds NaN or infinity; the agent has diverged")
         self._sampler.feedback(where, errors)
 

@@ -18,6 +18,7 @@ from frugalrl.replay.storage import Storage
 from frugalrl.replay.validation import integer_from
 
 _COUNTERS = ("offered", "stored", "replaced", "dropped", "refused")
+_FIRST_ROW = np.zeros(1, dtype=np.int64)
 
 
 class Intake:
@@ -92,7 +93,7 @@ class Intake:
             self._store_all(codes, slots)
             self.stored += rows - refused
         else:
-            self._decide(codes, slots)
+            self._decide(codes, slots, refused)
         return Outcome(codes, slots)
 
     def _refuse(self, codes: NDArray[np.int8], refused: int) -> None:
@@ -124,17 +125,21 @@ class Intake:
             # With fewer places than rows, one may have gone again.
             self.sampler.stored(written[storage.occupied(written)])
 
-    def _decide(self, codes: NDArray[np.int8], slots: NDArray[np.int64]) -> None:
+    def _decide(self, codes: NDArray[np.int8], slots: NDArray[np.int64], refused: int) -> None:
         """Ask the filter about the rows and carry out what it decides."""
         observations, rewards = self.stage.observations, self.stage.rewards
-        rows = np.flatnonzero(codes != REFUSED)
-        if len(rows) != len(codes):
+        if refused:
+            rows = np.flatnonzero(codes != REFUSED)
             observations, rewards = observations[rows], rewards[rows]
-        slots[...] = -1
-        done = 0
-        while done < len(rows):
+            slots[...] = -1
+        elif len(codes) == 1:
+            rows = _FIRST_ROW
+        else:
+            rows = np.arange(len(codes))
+        done, count = 0, len(rows)
+        while done < count:
             # A byte limit is looked at before every row, so rows then go one by one.
-            end = len(rows)
+            end = count
             if self._budget is not None:
                 self._budget.make_room()
                 end = done + 1
@@ -143,12 +148,14 @@ class Intake:
             decided = len(decisions.codes)
             which = rows[done : done + decided]
             if decided:
-                written = self._carry_out(which, decisions, observations[done:], rewards[done:])
-                codes[which] = decisions.codes
+                told, written = self._carry_out(which, decisions, observations, rewards, done)
+                codes[which] = told
                 slots[which] = written
             elif decisions.keep is None:
                 raise RuntimeError("the filter decided nothing; frugalrl.check_filter says more")
             if decisions.keep is not None:
+                # Rows that are still to come have no slot yet that could be renumbered.
+                slots[rows[done + decided :]] = -1
                 self._keep_only(np.asarray(decisions.keep, dtype=np.int64), codes, slots)
             if self._budget is not None:
                 self._budget.settle()
@@ -160,38 +167,64 @@ class Intake:
         decisions: Decisions,
         observations: NDArray[np.float32],
         rewards: NDArray[np.float32],
-    ) -> NDArray[np.int64]:
+        start: int,
+    ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
         """Write decided rows, making a slot for a last `STORE` that has none.
 
+        Args:
+            rows: (k,) the staged rows that were decided about.
+            decisions: about them.
+            observations: as offered in the whole call.
+            rewards: as offered in the whole call.
+            start: where in these the decided rows begin.
+
         Returns:
-            (k,) where each row was written, -1 if nowhere.
+            (k,) codes, and (k,) where each row was written, -1 if nowhere.
         """
-        codes = np.ascontiguousarray(decisions.codes, dtype=np.int8)
-        slots = np.ascontiguousarray(decisions.slots, dtype=np.int64)
-        if not len(rows) == len(codes) == len(slots):
+        codes = np.asarray(decisions.codes, dtype=np.int8, order="C")
+        slots = np.asarray(decisions.slots, dtype=np.int64, order="C")
+        count = len(rows)
+        if not count == len(codes) == len(slots):
             raise RuntimeError(
                 f"the filter gave {len(codes)} codes and {len(slots)} slots where "
-                f"{len(rows)} rows are left; frugalrl.check_filter says more"
+                f"{count} rows are left; frugalrl.check_filter says more"
             )
-        final = len(codes) - 1
-        if codes[final] == STORE and slots[final] == -1:
-            self.storage.write(self.stage, rows[:final], codes[:final], slots[:final])
-            if self.storage.free_slots:
-                raise RuntimeError("the filter left a free slot unused for a transition it stores")
-            slots = slots.copy()
-            slots[final] = self.evict()
-            self.admission.place(observations[final], float(rewards[final]), int(slots[final]))
-            self.storage.write(self.stage, rows[final:], codes[final:], slots[final:])
+        if codes[-1] == STORE and slots[-1] == -1:
+            slots = self._store_homeless(
+                rows, codes, slots, observations[start + count - 1], rewards[start + count - 1]
+            )
         else:
             self.storage.write(self.stage, rows, codes, slots)
-        stored = int(np.count_nonzero(codes == STORE))
-        dropped = int(np.count_nonzero(codes == DROP))
+        if count == 1:
+            code = codes[0]
+            stored, dropped = int(code == STORE), int(code == DROP)
+        else:
+            stored = int(np.count_nonzero(codes == STORE))
+            dropped = int(np.count_nonzero(codes == DROP))
         self.stored += stored
         self.dropped += dropped
-        self.replaced += len(codes) - stored - dropped
-        if self.sampler.follows:
+        self.replaced += count - stored - dropped
+        if self.sampler.follows and dropped < count:
             self.sampler.resize(len(self.storage.table))
-            self.sampler.stored(slots[codes != DROP])
+            self.sampler.stored(slots[codes != DROP] if dropped else slots)
+        return codes, slots
+
+    def _store_homeless(
+        self,
+        rows: NDArray[np.int64],
+        codes: NDArray[np.int8],
+        slots: NDArray[np.int64],
+        observation: NDArray[np.float32],
+        reward: np.float32,
+    ) -> NDArray[np.int64]:
+        """Write decided rows of which the last finds no free slot; gives where all went."""
+        self.storage.write(self.stage, rows[:-1], codes[:-1], slots[:-1])
+        if self.storage.free_slots:
+            raise RuntimeError("the filter left a free slot unused for a transition it stores")
+        slots = slots.copy()
+        slots[-1] = slot = self.evict()
+        self.admission.place(observation, float(reward), slot)
+        self.storage.write(self.stage, rows[-1:], codes[-1:], slots[-1:])
         return slots
 
     def evict(self) -> int:

@@ -86,3 +86,21 @@ def oldest_first(table: Any, control: Any) -> Any:
         slots[i] = slot
         slot = table[slot, NEWER]
     return slots
+
+
+@njit(cache=True)
+def all_below(slots: Any, limit: int) -> bool:
+    """Tell whether all slots lie from 0 to below the limit."""
+    found = True
+    for slot in slots:
+        found &= 0 <= slot < limit
+    return found
+
+
+@njit(cache=True)
+def all_finite(values: Any) -> bool:
+    """Tell whether no value is NaN or infinite."""
+    finite = True
+    for value in values:
+        finite &= bool(np.isfinite(value))
+    return finite

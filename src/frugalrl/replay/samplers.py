@@ -258,11 +258,8 @@ class Prioritized:
         self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
         """Draw slots in proportion to priority, with their importance weights."""
-        strata = np.tile(np.arange(size, dtype=np.float64), batches)
-        marks = (strata + generator.random(batches * size)) * (self._tree.total / size)
-        drawn = self._tree.find(marks)
         # N and the sum of priorities cancel in the division by the greatest weight.
-        ratio = self._tree.get(drawn) / self._tree.least
+        drawn, ratio = self._tree.draw_stratified(generator.random(batches * size), size)
         return drawn, np.power(ratio, -self.beta_at(steps)).astype(np.float32)
 
     def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:

@@ -77,14 +77,11 @@ class SumTree:
 
     def set(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the numbers of some slots, in order."""
-        _set(self._sums, self._least, self._offsets, slots, values)
+        _set(self._sums, self._least, self._offsets, slots, values, False)
 
     def set_positive(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the numbers of those slots whose number is not zero."""
-        present = self._sums[slots] > 0
-        if not present.all():
-            slots, values = slots[present], values[present]
-        _set(self._sums, self._least, self._offsets, slots, values)
+        _set(self._sums, self._least, self._offsets, slots, values, True)
 
     def find(self, marks: NDArray[np.float64]) -> NDArray[np.int64]:
         """Give for each mark in [0, total) the slot in whose share of the sum it falls.
@@ -93,6 +90,23 @@ class SumTree:
         """
         found: NDArray[np.int64] = _find(self._sums, self._offsets, marks)
         return found
+
+    def draw_stratified(
+        self, uniform: NDArray[np.float64], size: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Draw batches of a size, one slot from each of as many equal shares of the sum.
+
+        Args:
+            uniform: (batches * size,) random numbers of [0, 1).
+            size: of a batch.
+
+        Returns:
+            The slots, and the number of each over the least one.
+        """
+        drawn: tuple[NDArray[np.int64], NDArray[np.float64]] = _draw_stratified(
+            self._sums, self._offsets, uniform, size, self._least[-1]
+        )
+        return drawn
 
 
 def _levels(leaves: int) -> tuple[NDArray[np.int64], int]:
@@ -140,34 +154,64 @@ def _rebuild(sums: Any, least: Any, offsets: Any) -> None:
 
 
 @njit(cache=True)
-def _set(sums: Any, least: Any, offsets: Any, slots: Any, values: Any) -> None:
-    """Set leaves and refresh the nodes above them."""
+def _set(sums: Any, least: Any, offsets: Any, slots: Any, values: Any, only_positive: bool) -> None:
+    """Set leaves, then refresh the nodes above them, level by level."""
+    nodes = np.empty(len(slots), dtype=np.int64)
+    count = 0
     for i in range(len(slots)):
-        node = slots[i]
-        sums[node] = values[i]
-        for level in range(1, len(offsets)):
-            node //= FAN
-            _refresh(sums, least, offsets, level, node)
+        slot = slots[i]
+        if only_positive and not sums[slot] > 0.0:
+            continue
+        sums[slot] = values[i]
+        nodes[count] = slot
+        count += 1
+    for level in range(1, len(offsets)):
+        # Slots mostly come in order, so a parent that several have in common comes in a row.
+        families = 0
+        for i in range(count):
+            parent = nodes[i] // FAN
+            if families == 0 or nodes[families - 1] != parent:
+                nodes[families] = parent
+                families += 1
+                _refresh(sums, least, offsets, level, parent)
+        count = families
+
+
+@njit(cache=True)
+def _walk(sums: Any, offsets: Any, mark: float) -> int:
+    """Walk from the root to the leaf under a mark."""
+    node = 0
+    for level in range(len(offsets) - 2, -1, -1):
+        first = offsets[level] + node * FAN
+        chosen = 0
+        for child in range(FAN):
+            share = sums[first + child]
+            if share > 0.0:
+                # Rounding may leave the mark at or beyond the end: the last share takes it.
+                chosen = child
+                if mark < share:
+                    break
+                mark -= share
+        node = node * FAN + chosen
+    return node
 
 
 @njit(cache=True)
 def _find(sums: Any, offsets: Any, marks: Any) -> Any:
-    """Walk from the root to the leaf under each mark."""
+    """Find the leaf under each mark."""
     found = np.empty(len(marks), dtype=np.int64)
     for i in range(len(marks)):
-        mark = marks[i]
-        node = 0
-        for level in range(len(offsets) - 2, -1, -1):
-            first = offsets[level] + node * FAN
-            chosen = -1
-            for child in range(FAN):
-                share = sums[first + child]
-                if share > 0.0:
-                    # Rounding may leave the mark at or beyond the end: the last share takes it.
-                    chosen = child
-                    if mark < share:
-                        break
-                    mark -= share
-            node = node * FAN + chosen
-        found[i] = node
+        found[i] = _walk(sums, offsets, marks[i])
     return found
+
+
+@njit(cache=True)
+def _draw_stratified(sums: Any, offsets: Any, uniform: Any, size: int, least: float) -> Any:
+    """Draw one leaf from each of `size` equal shares, batch after batch."""
+    found = np.empty(len(uniform), dtype=np.int64)
+    ratio = np.empty(len(uniform), dtype=np.float64)
+    share = sums[-1] / size
+    for i in range(len(uniform)):
+        found[i] = _walk(sums, offsets, (i % size + uniform[i]) * share)
+        ratio[i] = sums[found[i]] / least
+    return found, ratio
