@@ -50,7 +50,7 @@ class WarmUp:
         self.rewards[rows] = rewards
         self.slots[rows] = slots
         self.filled += len(rewards)
-        self.awaits_slot = len(slots) > 0 and slots[-1] < 0
+        self.awaits_slot = len(slots) > 0 and bool(slots[-1] < 0)
 
     def place(self, slot: int) -> None:
         """Give the last row its slot."""
