@@ -48,13 +48,16 @@
     const axis = {
       gridcolor: grid, zerolinecolor: grid, linecolor: grid, automargin: true, fixedrange: false,
     };
+    // A page knows nothing of the window's width: on paper two figures stand side by side.
+    const size = printing ? { width: 326, height: 246, autosize: false } : { autosize: true };
     return {
       ...layout,
-      font: { color: text, size: 12, family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif" },
+      ...size,
+      font: { color: text, size: printing ? 9 : 12, family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif" },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       margin: { l: 52, r: 14, t: 8, b: 48 },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: printing ? 8 : 11 } },
       hovermode: "closest",
       dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
       xaxis: { ...axis, ...layout.xaxis },
