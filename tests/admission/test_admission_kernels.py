@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.admission import density
 from scipy.integrate import quad
 
 import frugalrl
 from frugalrl.admission.kernels import KERNELS
+from reference.admission import density
 
 REWARDS = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gymnasium import spaces
-from reference.admission import cell_of
 
 from frugalrl import FrugalFilter
 from frugalrl.admission.partition import cell_keys, known_bounds, make_partition
+from reference.admission import cell_of
 
 pytestmark = pytest.mark.pure_python
 
@@ -47,9 +47,7 @@ def test_space_gives_the_range_where_it_is_known() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -1e30, 1e30])
 def test_a_range_of_no_width_gets_one(value: float) -> None:
-    partition = make_partition(
-        np.array([0]), np.full((5, 1), value), *unbounded(1), 50, "clip"
-    )
+    partition = make_partition(np.array([0]), np.full((5, 1), value), *unbounded(1), 50, "clip")
     assert partition.width[0] > 0
     assert np.isfinite(partition.width[0])
     if abs(value) < 1e3:

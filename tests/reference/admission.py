@@ -21,7 +21,8 @@ def density(rewards: list[float], reward: float, kernel: str, h: float, beta: fl
     if not rewards:
         return 0.0
     total = math.fsum(
-        cumulative(kernel, (reward + beta - r) / h) - cumulative(kernel, (reward - beta - r) / h)
+        cumulative(kernel, (beta - (r - reward)) / h)
+        - cumulative(kernel, (-beta - (r - reward)) / h)
         for r in rewards
     )
     return total / len(rewards)

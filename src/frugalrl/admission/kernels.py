@@ -48,8 +48,10 @@ def reward_density(
         raise ValueError("rewards and reward must be finite")
     if len(held) == 0:
         return 0.0
-    upper = _cumulative((reward + half_width - held) / bandwidth, kernel)
-    lower = _cumulative((reward - half_width - held) / bandwidth, kernel)
+    # The distance first: added to a large reward, the half width would be lost to rounding.
+    distance = held - reward
+    upper = _cumulative((half_width - distance) / bandwidth, kernel)
+    lower = _cumulative((-half_width - distance) / bandwidth, kernel)
     return float(np.sum(upper - lower)) / len(held)
 
 

@@ -1,0 +1,190 @@
+"""FrugalFilter decides as brute force over all stored rewards does, after anything that happens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frugalrl import FrugalFilter
+from frugalrl.admission import density, reward_tree
+from frugalrl.admission.kernels import KERNELS
+from frugalrl.admission.protocol import DROP, REPLACE, STORE
+from reference.admission import SlowPhi
+
+CODES = {"store": STORE, "replace": REPLACE, "drop": DROP}
+
+
+class Twins:
+    """The filter and its slow twin, fed with the same transitions; every answer is compared."""
+
+    def __init__(
+        self,
+        kernel: str = "epanechnikov",
+        density_threshold: float = 0.2,
+        decay: float = 1e5,
+        on_equivalent: str = "replace",
+        bandwidth: float = 0.3,
+        half_width: float = 0.2,
+    ) -> None:
+        numbers = {
+            "kernel": kernel,
+            "density_threshold": density_threshold,
+            "decay": decay,
+            "bandwidth": bandwidth,
+            "half_width": half_width,
+        }
+        self.fast = FrugalFilter(
+            warmup_steps=1,
+            bounds=([0.0], [100.0]),
+            bins=100,
+            on_equivalent=on_equivalent,
+            **numbers,
+        )
+        self.fast.begin(None)
+        self.slow = SlowPhi(replaces=on_equivalent == "replace", **numbers)
+        self.slots: list[int] = [0]  # occupied, in no order
+        self.free: list[int] = []
+        self.fast.offer(np.array([[0.5]]), np.array([0.0]), np.array([0]))
+        self.slow.insert(0, 0, 0.0)
+
+    def offer(self, cell: int, reward: float) -> None:
+        """Offer to both and compare mass, decision and slot."""
+        state = np.array([[cell + 0.5]])
+        expected = self.slow.mass(cell, reward)
+        assert self.fast.reward_mass(state[0], reward) == pytest.approx(expected, abs=1e-9)
+        if abs(self.slow.margin(cell, reward)) < 1e-12:
+            return  # rounding decides: both answers are right
+        slot = self.free[-1] if self.free else len(self.slots)
+        made = self.fast.offer(state, np.array([reward]), np.array([slot]))
+        kind, chosen = self.slow.decide(cell, reward, slot)
+        assert (int(made.codes[0]), int(made.slots[0])) == (CODES[kind], chosen)
+        if kind == "store":
+            self.slots.append(slot)
+            if self.free:
+                self.free.pop()
+
+    def evict(self, which: float) -> None:
+        """Evict one of the occupied slots, given as a fraction of the list."""
+        if len(self.slots) > 1:
+            slot = self.slots.pop(int(which * len(self.slots)))
+            self.fast.forget(slot)
+            self.slow.remove(slot)
+            self.free.append(slot)
+
+    def compare(self) -> None:
+        """Compare what is left of it all."""
+        assert self.fast.stored == len(self.slots) == sum(map(len, self.slow.cells.values()))
+        assert self.fast.cells == len(self.slow.cells)
+        counts = sorted(len(held) for held in self.slow.cells.values())
+        assert sorted(self.fast.cell_counts().tolist()) == counts
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 2), st.integers(-20, 20).map(lambda k: k / 8)),
+        st.tuples(st.integers(0, 99), st.floats(-1e30, 1e30)),
+        st.tuples(st.just(-1), st.floats(0, 0.999)),
+    ),
+    max_size=80,
+)
+
+
+@pytest.mark.pure_python
+@given(
+    STEPS,
+    st.sampled_from(KERNELS),
+    st.sampled_from([0.0, 0.05, 0.2, 2.0]),
+    st.sampled_from([5.0, 1e5]),
+    st.sampled_from(["replace", "discard"]),
+    st.sampled_from([(0.3, 0.2), (0.1, 0.4), (0.25, 0.25)]),
+)
+def test_any_mix_of_insert_replace_and_evict(
+    steps: list[tuple[int, float]],
+    kernel: str,
+    density_threshold: float,
+    decay: float,
+    on_equivalent: str,
+    widths: tuple[float, float],
+) -> None:
+    twins = Twins(kernel, density_threshold, decay, on_equivalent, *widths)
+    for cell, number in steps:
+        if cell < 0:
+            twins.evict(number)
+        else:
+            twins.offer(cell, number)
+    twins.compare()
+
+
+@pytest.mark.pure_python
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    ("spread", "grid", "threshold", "steps", "capacity"),
+    [
+        (2.0, 0.0, 5.0, 600, 400),  # a dense cell: trees of several levels, emptied and filled
+        (500.0, 0.0, 0.2, 500, 300),  # far apart: every leaf is wider than the kernel
+        (2.0, 0.5, 5.0, 500, 300),  # few distinct rewards, each many times
+        (0.0, 0.0, 5.0, 400, 250),  # one reward, over and over
+        (2.0, 0.0, 0.02, 500, 300),  # mostly replaced
+    ],
+)
+def test_crowded_cells(
+    kernel: str, spread: float, grid: float, threshold: float, steps: int, capacity: int
+) -> None:
+    generator = np.random.Generator(np.random.PCG64(7))
+    twins = Twins(kernel, threshold)
+    for step in range(steps):
+        reward = float(generator.normal() * spread)
+        twins.offer(0, round(reward / grid) * grid if grid else reward)
+        if len(twins.slots) > capacity:
+            twins.evict(float(generator.random()))
+        if step in (steps // 2, steps - 10):
+            while len(twins.slots) > 5:
+                twins.evict(float(generator.random()))
+    twins.compare()
+
+
+def test_a_tree_of_many_levels_agrees_with_the_plain_sum() -> None:
+    generator = np.random.Generator(np.random.PCG64(3))
+    rewards = generator.normal(size=60_000) * 3
+    f = FrugalFilter(warmup_steps=1, density_threshold=1e9, bounds=([0.0], [1.0]))
+    f.admit(np.full((60_000, 1), 0.5), rewards)
+    forest = f._memory.phi.forest
+    assert forest.inner_size[-1 - f._memory.phi.cells[0, density.HEAD], 1] >= 3
+    for reward in (*generator.normal(size=20) * 3, 50.0, rewards[7]):
+        t = np.clip((reward + np.array([[0.2], [-0.2]]) - rewards) / 0.3, -1, 1)
+        upper, lower = 0.5 + 0.75 * t - 0.25 * t**3
+        expected = float(np.mean(upper - lower))
+        assert f.reward_mass([0.5], float(reward)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_summaries_hold_what_lies_below() -> None:
+    generator = np.random.Generator(np.random.PCG64(5))
+    f = FrugalFilter(warmup_steps=1, density_threshold=0.01, decay=1e9, bounds=([0.0], [1.0]))
+    f.admit(np.full((20_000, 1), 0.5), generator.normal(size=20_000) * 20)
+    phi = f._memory.phi
+    forest = phi.forest
+
+    def walk(node: int) -> tuple[list[float], list[int]]:
+        rewards: list[float] = []
+        stamps: list[int] = []
+        for c in range(forest.inner_size[node, 0]):
+            child = int(forest.inner_whole[node, reward_tree.CHILD, c])
+            if forest.inner_size[node, 1] == 1:
+                size = forest.leaf_size[child]
+                below = forest.leaf_reward[child, :size].tolist()
+                ages = forest.leaf_whole[child, reward_tree.STAMP, :size].tolist()
+            else:
+                below, ages = walk(child)
+            assert forest.inner_real[node, reward_tree.LO, c] == below[0]
+            assert forest.inner_real[node, reward_tree.HI, c] == below[-1]
+            assert forest.inner_whole[node, reward_tree.COUNT, c] == len(below)
+            assert forest.inner_whole[node, reward_tree.OLDEST, c] == min(ages)
+            rewards += below
+            stamps += ages
+        return rewards, stamps
+
+    rewards, stamps = walk(-1 - int(phi.cells[0, density.HEAD]))
+    assert rewards == sorted(rewards)
+    assert len(set(stamps)) == len(stamps) == f.stored

@@ -1,0 +1,273 @@
+"""FrugalFilter from the outside: warm-up, replace, scale, state, memory, bad input."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from frugalrl import FrugalFilter
+from frugalrl.admission.protocol import REPLACE, STORE
+
+
+def stream(n: int, seed: int = 0, dimensions: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.Generator(np.random.PCG64(seed))
+    return generator.normal(size=(n, dimensions)).round(1), generator.normal(size=n).round(1)
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"on_equivalent": "discard"},
+    {"warmup": "filter"},
+    {"warmup": "filter", "on_equivalent": "discard", "outside": "extend"},
+    {"reward_scale": "auto", "kernel": "gaussian"},
+]
+
+
+@pytest.mark.pure_python
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_batch_is_decided_as_its_rows_one_by_one(settings: dict[str, Any]) -> None:
+    observations, rewards = stream(300)
+    whole = FrugalFilter(warmup_steps=100, bins=4, **settings)
+    single = FrugalFilter(warmup_steps=100, bins=4, **settings)
+    mask = whole.admit(observations, rewards)
+    one_by_one = [single.admit(observations[i : i + 1], rewards[i : i + 1])[0] for i in range(300)]
+    assert mask.tolist() == one_by_one
+    assert whole.stored == single.stored
+    assert whole.cells == single.cells
+    assert mask[:100].all()
+    assert 0 < mask[100:].sum() < 200
+
+
+def test_warmup_keep_holds_everything_and_filter_what_is_new() -> None:
+    observations, rewards = stream(200)
+    kept = FrugalFilter(warmup_steps=200, bins=1)
+    kept.admit(observations, rewards)
+    filtered = FrugalFilter(warmup_steps=200, bins=1, warmup="filter")
+    filtered.admit(observations, rewards)
+    assert (kept.stored, kept.cells) == (200, 1)
+    # The same rows as a stream into one cell, the first of which is always new.
+    streamed = FrugalFilter(warmup_steps=3, bins=1, warmup="filter")
+    streamed.admit(observations[:3], rewards[:3])
+    streamed.admit(observations[3:], rewards[3:])
+    assert filtered.cells == 1
+    assert filtered.stored == streamed.stored < 200
+
+
+@pytest.mark.pure_python
+def test_replace_takes_the_oldest_equivalent_and_makes_it_the_youngest() -> None:
+    f = FrugalFilter(warmup_steps=1, bounds=([0.0], [1.0]), density_threshold=0.04)
+    f.begin(None)
+    state = np.array([[0.5]])
+
+    def offer(reward: float, slot: int) -> tuple[int, int]:
+        made = f.offer(state, np.array([reward]), np.array([slot]))
+        return int(made.codes[0]), int(made.slots[0])
+
+    assert offer(0.0, 0) == (STORE, 0)
+    assert offer(5.0, 1) == (STORE, 1)
+    assert offer(0.1, 2) == (REPLACE, 0)
+    assert offer(0.0, 2) == (REPLACE, 0)
+    assert offer(9.0, 2) == (STORE, 2)
+    assert offer(0.35, 3) == (REPLACE, 0)  # none within 0.2: the nearest
+    assert f.stored == 3
+    f.forget(1)
+    assert offer(5.0, 1) == (STORE, 1)
+
+
+def test_the_oldest_equivalents_rotate() -> None:
+    f = FrugalFilter(warmup_steps=3, bounds=([0.0], [1.0]), density_threshold=0.2)
+    f.begin(None)
+    f.offer(np.full((3, 1), 0.5), np.array([0.0, 0.05, 0.1]), np.arange(3))
+    made = f.offer(np.full((6, 1), 0.5), np.full(6, 0.05), np.arange(3, 9))
+    assert made.slots.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_paper_drops_equivalents() -> None:
+    f = FrugalFilter.paper(warmup_steps=2, bins=1)
+    assert f.settings.on_equivalent == "discard"
+    assert f.admit([[0.0], [1.0], [0.5]], [0.0, 0.0, 0.0]).tolist() == [True, True, False]
+    assert f.stored == 2
+
+
+def test_reward_scale() -> None:
+    observations, rewards = stream(300)
+    plain = FrugalFilter(warmup_steps=100, bins=3)
+    scaled = FrugalFilter(warmup_steps=100, bins=3, reward_scale=1000.0)
+    fitted = FrugalFilter(warmup_steps=100, bins=3, reward_scale="auto")
+    expected = plain.admit(observations, rewards)
+    # 1024 would do without rounding; 1000 shows that decisions do not hang on the last bit.
+    assert scaled.admit(observations, rewards * 1000.0).tolist() == expected.tolist()
+    fitted.admit(observations, rewards * 1000.0)
+    assert fitted.reward_scale_ == pytest.approx(float(np.std(rewards[:100] * 1000.0)))
+
+
+def test_constant_rewards_and_observations() -> None:
+    f = FrugalFilter(warmup_steps=10, reward_scale="auto")
+    with pytest.warns(RuntimeWarning, match="all rewards of the warm-up are equal"):
+        mask = f.admit(np.zeros((20, 4)), np.ones(20))
+    assert mask.tolist() == [True] * 10 + [False] * 10
+    assert f.reward_scale_ == 1.0
+    assert f.cells == 1
+
+
+@pytest.mark.parametrize("value", [1e30, -1e30])
+def test_huge_values_are_decided_like_any(value: float) -> None:
+    f = FrugalFilter(warmup_steps=4)
+    observations = np.array([[0.0, 1.0], [value, 2.0], [3.0, value], [1.0, 1.0], [value, value]])
+    mask = f.admit(observations, np.array([0.0, value, 1.0, 2.0, value]))
+    assert mask[:4].all()
+    assert f.stored >= 4
+    assert f.reward_mass(observations[1], value) > 0.5
+
+
+def test_nonfinite_rows_are_refused_counted_and_warned_of_once() -> None:
+    observations, rewards = stream(60)
+    clean = FrugalFilter(warmup_steps=20, bins=3)
+    dirty = FrugalFilter(warmup_steps=20, bins=3)
+    expected = clean.admit(observations, rewards)
+    bad_rows = [5, 40, 41]
+    more = np.insert(observations, bad_rows, 0.0, axis=0)
+    values = np.insert(rewards, bad_rows, 0.0)
+    spoilt = [5, 41, 43]
+    more[spoilt[0], 1] = np.nan
+    more[spoilt[1], 0] = np.inf
+    values[spoilt[2]] = -np.inf
+    with pytest.warns(RuntimeWarning, match="refused") as caught:
+        mask = dirty.admit(more, values)
+    assert len(caught) == 1
+    assert dirty.rejected_nonfinite == 3
+    assert not mask[spoilt].any()
+    assert np.delete(mask, spoilt).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("seen", [0, 50, 100, 250])
+def test_a_copy_through_the_state_goes_on_identically(settings: dict[str, Any], seen: int) -> None:
+    observations, rewards = stream(500)
+    original = FrugalFilter(warmup_steps=100, bins=2, **settings)
+    original.admit(observations[:seen], rewards[:seen])
+    copy = FrugalFilter.from_state_dict(original.state_dict())
+    assert copy.admit(observations[seen:], rewards[seen:]).tolist() == (
+        original.admit(observations[seen:], rewards[seen:]).tolist()
+    )
+    assert (copy.stored, copy.cells) == (original.stored, original.cells)
+    assert copy.important_dimensions_.tolist() == original.important_dimensions_.tolist()
+
+
+def test_state_is_small_where_most_cells_hold_one_reward() -> None:
+    generator = np.random.Generator(np.random.PCG64(0))
+    # 16 important dimensions; 80 % of the cells hold one reward, the others two to eight.
+    cells = generator.integers(0, 50, size=(60_000, 16)) + 0.5
+    repeats = np.where(generator.random(60_000) < 0.8, 1, generator.integers(2, 9, 60_000))
+    observations = np.repeat(cells, repeats, axis=0)[:100_000]
+    rewards = np.tile(np.arange(8.0), len(observations) // 8 + 1)[: len(observations)]
+    f = FrugalFilter(
+        warmup_steps=100, dimension_threshold=1e-9, bounds=(np.zeros(16), np.full(16, 50.0))
+    )
+    f.admit(observations, rewards)
+    assert len(f.important_dimensions_) == 16
+    counts = f.cell_counts()
+    assert np.mean(counts == 1) > 0.75
+    assert f.stored == len(observations)
+    assert f.nbytes / f.stored <= 64
+
+
+def test_one_filter_serves_one_owner() -> None:
+    f = FrugalFilter(warmup_steps=5)
+    f.begin(spaces.Box(-1, 1, (2,)))
+    with pytest.raises(ValueError, match="already decides for a buffer"):
+        f.admit(np.zeros((1, 2)), np.zeros(1))
+    f.offer(np.zeros((1, 2)), np.zeros(1), np.arange(1))
+    with pytest.raises(ValueError, match="make a new FrugalFilter"):
+        f.begin(spaces.Box(-1, 1, (2,)))
+    with pytest.raises(KeyError, match="slot 7"):
+        f.forget(7)
+
+
+def test_what_is_learnt_is_not_known_before_the_warmup_ends() -> None:
+    f = FrugalFilter(warmup_steps=10)
+    assert not hasattr(f, "important_dimensions_")
+    f.admit(np.zeros((3, 2)), np.zeros(3))
+    with pytest.raises(AttributeError, match="3 of 10"):
+        _ = f.important_dimensions_
+    assert (f.stored, f.cells) == (3, 0)
+    assert "warmup_steps=10" in repr(f)
+
+
+def test_a_buffer_smaller_than_the_warmup() -> None:
+    f = FrugalFilter(warmup_steps=6, bins=2, warmup="filter")
+    f.begin(None)
+    states = np.array([[0.0], [0.9], [0.1], [0.8], [0.2], [0.7], [0.3]])
+    rewards = np.array([0.0, 0.0, 5.0, 5.0, 0.1, 9.0, 9.0])
+    f.offer(states[:3], rewards[:3], np.arange(3))
+    for row in range(3, 6):
+        made = f.offer(states[row : row + 1], rewards[row : row + 1], np.empty(0, np.int64))
+        assert made.slots.tolist() == [-1]
+        f.forget(row - 3)
+        f.place(states[row], rewards[row], row - 3)
+    made = f.offer(states[6:], rewards[6:], np.empty(0, np.int64))
+    assert len(made.codes) == 0
+    assert made.keep is not None
+    assert made.keep.tolist() == [0, 1, 2]
+    assert f.stored == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"warmup_steps": 0}, "warmup_steps=0"),
+        ({"warmup_steps": 2.5}, "warmup_steps=2.5"),
+        ({"bins": 0}, "bins=0"),
+        ({"dimension_threshold": 0.0}, "dimension_threshold=0.0"),
+        ({"min_dimension_fraction": -1.0}, "min_dimension_fraction=-1.0"),
+        ({"kernel": "epanechnikow"}, "did you mean 'epanechnikov'"),
+        ({"bandwidth": -1.0}, "bandwidth=-1.0"),
+        ({"half_width": 0.0}, "half_width=0.0"),
+        ({"density_threshold": float("nan")}, "density_threshold=nan"),
+        ({"decay": 0.0}, "decay=0.0"),
+        ({"outside": "clamp"}, "outside='clamp'"),
+        ({"on_equivalent": "drop"}, "on_equivalent='drop'"),
+        ({"warmup": "none"}, "warmup='none'"),
+        ({"reward_scale": "std"}, "reward_scale='std'"),
+        ({"reward_scale": 0.0}, "reward_scale=0.0"),
+        ({"bounds": "space"}, "bounds='space'"),
+        ({"bounds": ([0.0], [1.0, 2.0])}, "must have one shape"),
+        ({"bounds": ([2.0], [1.0])}, "must nowhere exceed"),
+        ({"bounds": 3}, "neither"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        FrugalFilter(**settings)
+
+
+@pytest.mark.parametrize(
+    ("observations", "rewards", "error", "complaint"),
+    [
+        (np.zeros(3), np.zeros(3), ValueError, "(n, dimensions)"),
+        (np.zeros((3, 2)), np.zeros(2), ValueError, "(n,)"),
+        (np.zeros((3, 5)), np.zeros(3), ValueError, "5 dimensions"),
+        ([["a", "b"]], [0.0], TypeError, "arrays of numbers"),
+    ],
+)
+def test_bad_rows_are_named_and_change_nothing(
+    observations: Any, rewards: Any, error: type[Exception], complaint: str
+) -> None:
+    f = FrugalFilter(warmup_steps=4)
+    f.admit(np.zeros((1, 2)), np.zeros(1))
+    with pytest.raises(error, match=re.escape(complaint)):
+        f.admit(observations, rewards)
+    assert f.stored == 1
+
+
+def test_settings_that_do_not_fit_the_observation() -> None:
+    with pytest.raises(ValueError, match="warmup_steps=3 is fewer than the observation's 5"):
+        FrugalFilter(warmup_steps=3).begin(spaces.Box(-1, 1, (5,)))
+    with pytest.raises(ValueError, match="bounds has 1 dimensions"):
+        FrugalFilter(warmup_steps=9, bounds=([0.0], [1.0])).admit(np.zeros((1, 5)), np.zeros(1))
+    with pytest.raises(ValueError, match="must not offer rows with NaN"):
+        FrugalFilter(warmup_steps=1).offer(np.full((1, 1), np.nan), np.zeros(1), np.arange(1))
