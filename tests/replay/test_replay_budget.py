@@ -143,6 +143,31 @@ def test_saving_in_the_middle_changes_nothing(admission: str) -> None:
     assert np.array_equal(buffer.sample(64).slots, loaded.sample(64).slots)
 
 
+@pytest.mark.pure_python
+def test_states_move_when_the_pool_shrinks() -> None:
+    buffer = make("1MB", 3, "all", environments=2)
+    stream = Stream(2, 3)
+    for _ in range(40):
+        buffer.add(*stream.rows())
+    for _ in range(50):
+        buffer._intake.evict()
+    before = buffer.transitions()
+    storage = buffer._storage
+    live = len(storage.refs) - storage.free_states
+    storage.resize_states(live)
+    assert storage.free_states == 0
+    assert structure_is_sound(
+        storage.table, storage.refs, storage.last, storage.control, storage.capacity
+    )
+    for one, other in zip(before, buffer.transitions(), strict=True):
+        assert np.array_equal(one, other)
+    buffer.add(*stream.rows())
+    # The environments still share their states.
+    assert len(storage.refs) - storage.free_states == live + 2
+    assert len(buffer) == 32
+
+
+@pytest.mark.pure_python
 def test_both_limits_apply() -> None:
     buffer = make("1MB", 3, "all", capacity=50)
     stream = Stream(1, 3)

@@ -84,6 +84,7 @@ def test_phi_mirrors_the_buffer_at_every_moment(
     assert stats.evicted + stats.replaced + stats.dropped > 0
 
 
+@pytest.mark.pure_python
 def test_the_end_of_a_filtered_warm_up_renumbers_everything() -> None:
     admission = FrugalFilter(warmup_steps=100, bins=2, warmup="filter")
     buffer = ReplayBuffer(
