@@ -156,14 +156,13 @@ def test_directories_that_hold_something_else_are_refused(tmp_path: Path) -> Non
 
 
 def test_a_second_grid_is_kept_out(tmp_path: Path) -> None:
-    import fcntl
-
-    grid = make_grid(tmp_path / "r", "baseline")
-    with (tmp_path / "r" / ".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(BenchError, match="another process is filling"):
-            grid.run(Lines())
-    assert order(tmp_path / "r") == []
+    first = make_grid(tmp_path / "r", "baseline")
+    before = (tmp_path / "r" / "grid.json").read_text("utf-8")
+    with pytest.raises(BenchError, match="another process is filling"):
+        make_grid(tmp_path / "r", "fac")
+    assert (tmp_path / "r" / "grid.json").read_text("utf-8") == before
+    first.close()
+    make_grid(tmp_path / "r", "fac").close()
 
 
 def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:

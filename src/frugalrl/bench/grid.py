@@ -103,16 +103,32 @@ class Grid:
         self._limit = jobs
         self._keep_buffers = keep_buffers
         self._worker = list(worker)
+        self._lock: IO[str] | None = None
         self._stop: int | None = None
 
     def prepare(self, about: Mapping[str, Any]) -> None:
         """Check that the directory fits, write down what will be run, and see what is done.
 
         Raises:
-            BenchError: The directory holds something else, or runs with other settings.
+            BenchError: The directory holds something else, runs with other settings, or a grid
+                that is still running.
         """
+        self._check_directory(read_json(self.root / GRID_FILE))
+        self._acquire()
+        try:
+            self._prepare(about)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let others use the directory."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _prepare(self, about: Mapping[str, Any]) -> None:
         old = read_json(self.root / GRID_FILE)
-        self._check_directory(old)
         for job in self.jobs:
             stored = read_json(job.directory / CELL_FILE)
             if stored is not None and Cell.from_json(stored).fingerprint != job.cell.fingerprint:
@@ -131,12 +147,12 @@ class Grid:
         write_json(self.root / GRID_FILE, {**about, "cells": list(merged.values())})
 
     def run(self, view: View) -> int | None:
-        """Run everything that is missing.
+        """Run everything that is missing; `prepare` comes first.
 
         Returns:
             None, or the number of the signal that stopped the grid; what ran was saved.
         """
-        with self._locked(), self._signals():
+        with contextlib.closing(self), self._signals():
             free = list(range(self._limit))
             while any(job.state in ("waiting", "running") for job in self.jobs):
                 if self._stop is None:
@@ -259,21 +275,18 @@ class Grid:
                 job.state = "blocked"
                 view.tell(f"blocked  {job.cell.name}: the FAC run that it needs has no result")
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep a second grid out of the directory."""
+    def _acquire(self) -> None:
+        """Keep a second grid out of the directory; the system lets go when this process ends."""
         file = (self.root / ".lock").open("a+", encoding="utf-8")
-        try:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise BenchError(
-                        f"another process is filling {self.root}; wait for it, or stop it"
-                    ) from None
-            yield
-        finally:
-            file.close()
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                raise BenchError(
+                    f"another process is filling {self.root}; wait for it, or stop it"
+                ) from None
+        self._lock = file
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
