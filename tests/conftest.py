@@ -21,7 +21,12 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 
+import numpy as np  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+    # Compiled code never warns of overflow; as plain Python it has to be as quiet.
+    np.seterr(all="ignore")
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
