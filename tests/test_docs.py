@@ -17,6 +17,7 @@ PAGES = [
     "docs/buffer.md",
     "docs/writing-a-filter.md",
     "docs/files.md",
+    "docs/training.md",
 ]
 
 
