@@ -54,6 +54,26 @@ def test_several_environments(tiny, stop_and_go, assert_same_run, tmp_path):
     assert_same_run(whole, pieces)
 
 
+def test_crowded_cells_and_a_byte_limit(tiny, stop_and_go, assert_same_run, tmp_path):
+    # Few cells hold many rewards, in trees; evictions depend on every allocated byte.
+    config = tiny(
+        env="Pendulum-v1",
+        preset="none",
+        admission="fac",
+        fac_bins=2,
+        fac_warmup_steps=700,
+        buffer_bytes="120kB",
+        steps=1500,
+        learning_starts=1400,
+        eval_every=0,
+    )
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 600, 1100)
+    assert_same_run(whole, pieces)
+    assert whole.buffer.stats.evicted > 0
+    assert whole.buffer.admission.cell_counts().max() > 100
+
+
 def test_different_seeds_differ(tiny):
     one, other = train(tiny(seed=0)), train(tiny(seed=1))
     assert one.fingerprint != other.fingerprint

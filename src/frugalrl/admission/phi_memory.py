@@ -256,6 +256,7 @@ def _grown(size: int, least: int) -> int:
 
 
 def _enlarged(array: Any, size: int) -> Any:
-    larger = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    # Not `empty`: what lies unused inside a node is saved with it, and must not be chance.
+    larger = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger

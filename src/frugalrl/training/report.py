@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ def configuration_lines(resolved: Resolved) -> list[str]:
             continue
         if name.startswith("fac_") and admission != "fac":
             continue
+        if name == "action_noise_std" and config.action_noise == "none":
+            continue
         groups[origin].append(f"{name} {_show(getattr(config, name))}")
     named = set(resolved.origins) | {"env", "algo", "admission", "seed", "out"}
     for field in dataclasses.fields(config):
@@ -44,7 +47,8 @@ def configuration_lines(resolved: Resolved) -> list[str]:
             groups["given"].append(f"{field.name} {_show(value)}")
     for group, settings in groups.items():
         if settings:
-            lines.append(f"  {group + ':':<9}{', '.join(settings)}")
+            text = f"  {group + ':':<9}{', '.join(settings)}"
+            lines += textwrap.wrap(text, 100, subsequent_indent=" " * 11)
     lines += [f"  note: {note}" for note in resolved.notes]
     return lines
 
