@@ -2,8 +2,8 @@
 
 One cell holds 1,000, 30,000 and 1,000,000 rewards. Two kinds of decision are measured: `new`, where
 the transition is stored, and `equivalent`, where it replaces the oldest equivalent one; each
-through single-row calls and in batches of 256. The paper's way refits scikit-learn's KernelDensity on all
-rewards of the cell and sums the density at five points, for every transition.
+through single-row calls and in batches of 256. The paper's way refits scikit-learn's KernelDensity
+on all rewards of the cell and sums the density at five points, for every transition.
 
     python benchmarks/admission.py
 """
