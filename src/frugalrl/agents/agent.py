@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import gymnasium
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.agents import sac, td3
+from frugalrl.agents.learners import METRICS, make_learner
 from frugalrl.agents.noise import ActionNoise
 from frugalrl.agents.policy import SDE_MEAN_BOUND, ActionScale, Floats, Policy
 from frugalrl.agents.settings import AgentSettings
 from frugalrl.agents.spec import Inputs, Spec
-
-# Every update is waited for before the next action, so a hand-over to another thread only costs.
-jax.config.update("jax_cpu_enable_async_dispatch", False)
+from frugalrl.agents.state import initial_state
 
 
 class Actions(NamedTuple):
@@ -30,9 +24,9 @@ class Actions(NamedTuple):
 
 
 class UpdateResult:
-    """What updates say about themselves; nothing is computed until it is asked for."""
+    """What updates say about themselves; nothing is fetched until it is asked for."""
 
-    def __init__(self, names: tuple[str, ...], values: jax.Array, errors: jax.Array | None) -> None:
+    def __init__(self, names: tuple[str, ...], values: Any, errors: Any) -> None:
         self._names = names
         self._values = values
         self._errors = errors
@@ -47,29 +41,6 @@ class UpdateResult:
     def td_errors(self) -> Floats | None:
         """Mean absolute temporal-difference errors (K, B); None unless prioritized."""
         return None if self._errors is None else np.asarray(self._errors)
-
-
-@lru_cache(maxsize=64)
-def compiled_updates(spec: Spec) -> Callable[..., Any]:
-    """Return the compiled function that does K updates in a row, K being the inputs' first axis."""
-    update = (sac if spec.stochastic else td3).update
-
-    def run(state: Any, inputs: Inputs, rate: jax.Array) -> Any:
-        count = len(inputs.rewards)
-        if count == 1:
-            state, result = update(
-                spec, state, jax.tree.map(lambda x: x[0], inputs), rate, jnp.zeros((), int)
-            )
-            values, errors = jax.tree.map(lambda x: x[None], result)
-        else:
-            state, (values, errors) = jax.lax.scan(
-                lambda old, data: update(spec, old, data[0], rate, data[1]),
-                state,
-                (inputs, jnp.arange(count)),
-            )
-        return state, values, errors if spec.settings.sampler == "prioritized" else None
-
-    return jax.jit(run, donate_argnums=0)
 
 
 class Agent:
@@ -100,10 +71,9 @@ class Agent:
         init, explore, learn = np.random.SeedSequence(seed).spawn(3)
         self._explore_rng = np.random.Generator(np.random.SFC64(explore))
         self._learn_rng = np.random.Generator(np.random.SFC64(learn))
-        self._algorithm = sac if self.spec.stochastic else td3
-        state = self._algorithm.initial_state(self.spec, np.random.default_rng(init))
-        self._update = compiled_updates(self.spec)
-        self._rate: tuple[float, Any] = (np.nan, None)
+        state = initial_state(self.spec, np.random.default_rng(init))
+        self._learner = make_learner(self.spec, state)
+        self._names = METRICS[settings.algo]
         self._inputs: dict[tuple[int, int], Inputs] = {}
         self._scale = ActionScale(action_space.low, action_space.high)
         self._policy = Policy(state.actor, self.spec.actor.sizes, a, settings.use_sde, self._scale)
@@ -115,11 +85,6 @@ class Agent:
         # gSDE's exploration matrices (environments, h, a), drawn when first needed
         self._matrices = np.zeros((environments, settings.net_arch[-1], a), np.float32)
         self._rollout_steps = 0
-        self._set_state(state)
-
-    def _set_state(self, state: Any) -> None:
-        self._state = jax.tree.map(jnp.asarray, state)
-        self._policy.set_parameters(np.asarray(self._state.actor))
 
     # Acting
 
@@ -204,13 +169,18 @@ class Agent:
         Returns:
             Metrics and TD errors, fetched only when asked for.
         """
-        rate = self.settings.learning_rate_at(progress)
-        if rate != self._rate[0]:
-            self._rate = (rate, jnp.asarray(rate, jnp.float32))
-        inputs = self._fill(batch)
-        self._state, values, errors = self._update(self._state, inputs, self._rate[1])
-        self._policy.set_parameters(np.asarray(self._state.actor))
-        return UpdateResult(self._algorithm.METRICS, values, errors)
+        values, errors = self._learner.update(
+            self._fill(batch), self.settings.learning_rate_at(progress)
+        )
+        self._follow()
+        prioritized = self.settings.sampler == "prioritized"
+        return UpdateResult(self._names, values, errors if prioritized else None)
+
+    def _follow(self) -> None:
+        """Act with the learner's newest parameters; those changed in place are viewed already."""
+        parameters = self._learner.actor()
+        if parameters is not self._policy.parameters:
+            self._policy.set_parameters(parameters)
 
     def _fill(self, batch: Any) -> Inputs:
         """Copy a batch and fresh noise into arrays that live as long as the agent."""
@@ -240,14 +210,13 @@ class Agent:
                 raise ValueError(f"batch of {m} rows is no multiple of {settings.batch_size}")
         elif m != settings.batch_size:
             raise ValueError(f"batch must have batch_size={settings.batch_size} rows, got {m}")
-        weighted = settings.sampler == "prioritized"
         return Inputs(
             np.empty((k, m, spec.observation_size), np.float32),
             np.empty((k, m, spec.action_size), np.float32),
             np.empty((k, m), np.float32),
             np.empty((k, m, spec.observation_size), np.float32),
             np.empty((k, m), np.float32),
-            np.ones((k, m if weighted else 1), np.float32),
+            np.ones((k, m), np.float32),
             np.empty((k, *spec.noise_shape(m)), np.float32),
             np.empty((k, *spec.uniforms_shape()), np.float32),
         )
@@ -256,10 +225,8 @@ class Agent:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a bit-exact continuation needs: arrays and JSON values."""
-        leaves = jax.tree.leaves(self._state)
-        state = {f"{i:02d}": np.array(leaf) for i, leaf in enumerate(leaves)}
         return {
-            "learner": state,
+            "learner": self._learner.state()._asdict(),
             "settings": self.settings.to_dict(),
             "explore_rng": _rng_state(self._explore_rng),
             "learn_rng": _rng_state(self._learn_rng),
@@ -272,12 +239,13 @@ class Agent:
         """Continue from ``state_dict``'s result."""
         if AgentSettings.from_dict(state["settings"]) != self.settings:
             raise ValueError(f"saved agent has other settings: {state['settings']}")
-        leaves, tree = jax.tree.flatten(self._state)
-        saved = [state["learner"][f"{i:02d}"] for i in range(len(leaves))]
-        for new, old in zip(saved, leaves, strict=True):
-            if np.shape(new) != np.shape(old):
-                raise ValueError(f"saved array has shape {np.shape(new)}, not {np.shape(old)}")
-        self._set_state(jax.tree.unflatten(tree, [np.array(leaf) for leaf in saved]))
+        now = self._learner.state()
+        saved = type(now)(**{name: np.asarray(state["learner"][name]) for name in now._fields})
+        for name, new, old in zip(now._fields, saved, now, strict=True):
+            if new.shape != old.shape:
+                raise ValueError(f"saved {name} has shape {new.shape}, not {old.shape}")
+        self._learner.load(saved)
+        self._follow()
         _set_rng_state(self._explore_rng, state["explore_rng"])
         _set_rng_state(self._learn_rng, state["learn_rng"])
         self._matrices = np.array(state["matrices"], np.float32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,13 +29,13 @@ class Mlp:
     @property
     def size(self) -> int:
         """How many parameters there are."""
-        return sum((n + 1) * m for n, m in zip(self.sizes, self.sizes[1:], strict=False))
+        return sum((n + 1) * m for n, m in pairwise(self.sizes))
 
     def layers(self, flat: Array) -> list[tuple[Array, Array]]:
         """View a flat vector as weights and biases."""
         views = []
         start = 0
-        for n, m in zip(self.sizes, self.sizes[1:], strict=False):
+        for n, m in pairwise(self.sizes):
             weights = flat[start : start + n * m].reshape(n, m)
             start += n * m
             views.append((weights, flat[start : start + m]))
@@ -55,7 +56,8 @@ def forward(layers: list[tuple[Array, Array]], inputs: Array) -> tuple[Array, Ar
     """Return the outputs (n, out) and what the last hidden layer says (n, hidden)."""
     hidden = inputs
     for weights, biases in layers[:-1]:
-        hidden = (hidden @ weights + biases).clip(0)
+        hidden = hidden @ weights + biases
+        hidden = hidden * (hidden > 0)
     weights, biases = layers[-1]
     return hidden @ weights + biases, hidden
 

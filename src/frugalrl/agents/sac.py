@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
 
-from frugalrl.agents.critics import learn_critics, lessons, q_values
+from frugalrl.agents.critics import critic_loss, lessons, q_values
 from frugalrl.agents.distributions import sample_gaussian, sample_sde
 from frugalrl.agents.networks import forward
-from frugalrl.agents.optimizer import Moments, adam, polyak
+from frugalrl.agents.optimizer import adam
 from frugalrl.agents.spec import Inputs, Spec
-
-METRICS = ("critic_loss", "actor_loss", "ent_coef", "ent_coef_loss")
-
-
-class SacState(NamedTuple):
-    """Everything an update changes."""
-
-    actor: jax.Array  # (actor parameters,)
-    actor_moments: Moments
-    critics: jax.Array  # (critics x critic parameters,)
-    critic_moments: Moments
-    targets: jax.Array  # as critics
-    log_ent_coef: jax.Array  # ()
-    ent_coef_moments: Moments
-    count: jax.Array  # () updates done
-
-
-def initial_state(spec: Spec, rng: np.random.Generator) -> SacState:
-    """Draw the networks."""
-    actor, critics = spec.init_actor(rng), spec.init_critics(rng)
-    log_ent_coef = np.log(np.float32(spec.settings.initial_entropy_coefficient() or 1.0))
-    return SacState(
-        actor,
-        Moments.zeros(actor),
-        critics,
-        Moments.zeros(critics),
-        critics.copy(),
-        log_ent_coef,
-        Moments.zeros(log_ent_coef),
-        np.int32(0),
-    )
+from frugalrl.agents.state import SacState
 
 
 def sample_actions(
@@ -62,7 +30,8 @@ def target_values(spec: Spec, state: SacState, inputs: Inputs, ent_coef: jax.Arr
     noise = inputs.noise if spec.settings.use_sde else inputs.noise[: len(inputs.rewards)]
     actions, log_prob = sample_actions(spec, state.actor, inputs.next_observations, noise)
     next_q = q_values(spec, state.targets, inputs.next_observations, actions).min(0)
-    return inputs.rewards + inputs.discounts * (next_q - ent_coef * log_prob)
+    targets: jax.Array = inputs.rewards + inputs.discounts * (next_q - ent_coef * log_prob)
+    return targets
 
 
 def actor_loss(
@@ -87,7 +56,7 @@ def ent_coef_loss(
 def update(
     spec: Spec, state: SacState, inputs: Inputs, rate: jax.Array, index: jax.Array
 ) -> tuple[SacState, tuple[jax.Array, jax.Array]]:
-    """Do one update: entropy coefficient, critics, actor, targets.
+    """Do one update: critics, actor, entropy coefficient, targets.
 
     Args:
         spec: Shapes and settings.
@@ -100,31 +69,28 @@ def update(
         The new state; the metrics (4,) and the mean absolute errors of the rows (n,).
     """
     settings = spec.settings
-    count = state.count + 1
+    step = state.updates[0] + 1
     # All losses of an update see the coefficient before its own step.
     ent_coef = entropy_coefficient(spec, state)
     batches = lessons(spec, state.critics, inputs, target_values(spec, state, inputs, ent_coef))
-    critics, critic_moments, loss_q, errors = learn_critics(
-        spec, state.critics, state.critic_moments, batches, count, rate, scale=0.5
+    (loss_q, errors), slopes = jax.value_and_grad(critic_loss, has_aux=True)(
+        state.critics, spec, batches, 0.5
     )
-    (loss_pi, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
-        state.actor, spec, critics, inputs, ent_coef
+    critics = adam(state.critics, slopes, state.critics_first, state.critics_second, step, rate)
+    (loss_pi, log_prob), slopes = jax.value_and_grad(actor_loss, has_aux=True)(
+        state.actor, spec, critics[0], inputs, ent_coef
     )
-    actor, actor_moments = adam(state.actor, gradient, state.actor_moments, count, rate)
-    log_ent_coef, ent_coef_moments = state.log_ent_coef, state.ent_coef_moments
+    actor = adam(state.actor, slopes, state.actor_first, state.actor_second, step, rate)
+    log_ent_coef, first, second = state.ent_coef
     loss_ent, slope = jax.value_and_grad(ent_coef_loss)(log_ent_coef, log_prob, spec.target_entropy)
-    if settings.learns_entropy_coefficient:
-        log_ent_coef, ent_coef_moments = adam(log_ent_coef, slope, ent_coef_moments, count, rate)
+    learned = adam(log_ent_coef, slope, first, second, step, rate)
     tau = settings.tau * (index % settings.target_update_interval == 0)
     new = SacState(
-        actor,
-        actor_moments,
-        critics,
-        critic_moments,
-        polyak(state.targets, critics, tau),
-        log_ent_coef,
-        ent_coef_moments,
-        count,
+        *actor,
+        *critics,
+        optax.incremental_update(critics[0], state.targets, tau),
+        jnp.stack(learned) if settings.learns_entropy_coefficient else state.ent_coef,
+        state.updates + 1,
     )
     return new, (jnp.stack([loss_q, loss_pi, ent_coef, loss_ent]), errors)
 
@@ -132,5 +98,5 @@ def update(
 def entropy_coefficient(spec: Spec, state: SacState) -> jax.Array:
     """Return the entropy coefficient now in force."""
     if spec.settings.learns_entropy_coefficient:
-        return jnp.exp(state.log_ent_coef)
+        return jnp.exp(state.ent_coef[0])
     return jnp.asarray(spec.settings.initial_entropy_coefficient(), jnp.float32)

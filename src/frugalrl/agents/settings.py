@@ -8,6 +8,7 @@ from typing import Any
 
 ALGORITHMS = ("sac", "td3", "ddpg")
 SAMPLERS = ("uniform", "prioritized", "large_batch")
+ENGINES = ("fused", "jax")
 ACTION_NOISES = (None, "normal", "ornstein-uhlenbeck")
 
 
@@ -51,11 +52,14 @@ class AgentSettings:
     """Standard deviation of the action noise, where actions span [-1, 1]."""
     sampler: str = "uniform"
     """Which sampler draws the batches: ``uniform``, ``prioritized`` or ``large_batch``."""
+    engine: str = "fused"
+    """What computes updates: ``fused`` (by hand, for a CPU) or ``jax`` (the same by JAX)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "net_arch", tuple(int(width) for width in self.net_arch))
         _choose("algo", self.algo, ALGORITHMS)
         _choose("sampler", self.sampler, SAMPLERS)
+        _choose("engine", self.engine, ENGINES)
         _choose("action_noise", self.action_noise, ACTION_NOISES)
         for name in ("batch_size", "policy_delay", "target_update_interval"):
             if getattr(self, name) < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ class Inputs(NamedTuple):
     rewards: Any  # (m,)
     next_observations: Any  # (m, d)
     discounts: Any  # (m,) gamma, or 0 after a terminal transition
-    weights: Any  # (m,) loss weights of prioritized replay, else (1,) of one
+    weights: Any  # (m,) loss weights of prioritized replay, else ones
     noise: Any  # standard normal draws; see Spec.noise_shape
     uniforms: Any  # (critics, batch) draws in [0, 1) for LaBER's selections, else (critics, 0)
 
@@ -60,13 +61,17 @@ class Spec:
         target = self.settings.target_entropy
         return float(-self.action_size if target == "auto" else target)
 
+    @property
+    def actor_size(self) -> int:
+        """Length of the actor's vector, gSDE's log standard deviations included."""
+        sde = self.settings.use_sde
+        return self.actor.size + (self.settings.net_arch[-1] * self.action_size if sde else 0)
+
     def init_actor(self, rng: np.random.Generator) -> NDArray[np.float32]:
         """Draw the actor; gSDE's log standard deviations (hidden, a) follow the network."""
-        flat = self.actor.init(rng)
-        if not self.settings.use_sde:
-            return flat
-        size = self.settings.net_arch[-1] * self.action_size
-        return np.append(flat, np.full(size, self.settings.log_std_init, np.float32))
+        flat = np.full(self.actor_size, self.settings.log_std_init, np.float32)
+        flat[: self.actor.size] = self.actor.init(rng)
+        return flat
 
     def init_critics(self, rng: np.random.Generator) -> NDArray[np.float32]:
         """Draw the critics, one after the other."""
@@ -108,4 +113,4 @@ class Spec:
 
 
 def _products(sizes: tuple[int, ...]) -> int:
-    return sum(n * m for n, m in zip(sizes, sizes[1:], strict=False))
+    return sum(n * m for n, m in pairwise(sizes))

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
 
-from frugalrl.agents.critics import learn_critics, lessons, q_values
+from frugalrl.agents.critics import critic_loss, lessons, q_values
 from frugalrl.agents.networks import forward, split_critics
-from frugalrl.agents.optimizer import Moments, adam, polyak
+from frugalrl.agents.optimizer import adam
 from frugalrl.agents.spec import Inputs, Spec
-
-METRICS = ("critic_loss", "actor_loss")
-
-
-class Td3State(NamedTuple):
-    """Everything an update changes."""
-
-    actor: jax.Array  # (actor parameters,)
-    actor_moments: Moments
-    actor_target: jax.Array  # as actor
-    critics: jax.Array  # (critics x critic parameters,)
-    critic_moments: Moments
-    targets: jax.Array  # as critics
-    actor_loss: jax.Array  # () of the last update that had one
-    count: jax.Array  # () updates done
-
-
-def initial_state(spec: Spec, rng: np.random.Generator) -> Td3State:
-    """Draw the networks."""
-    actor, critics = spec.init_actor(rng), spec.init_critics(rng)
-    return Td3State(
-        actor,
-        Moments.zeros(actor),
-        actor.copy(),
-        critics,
-        Moments.zeros(critics),
-        critics.copy(),
-        np.float32(0),
-        np.int32(0),
-    )
+from frugalrl.agents.state import Td3State
 
 
 def act(spec: Spec, actor: jax.Array, observations: jax.Array) -> jax.Array:
     """Return the deterministic actions (n, a)."""
-    return jnp.tanh(forward(spec.actor.layers(actor), observations)[0])
+    outputs: jax.Array = forward(spec.actor.layers(actor), observations)[0]
+    return jnp.tanh(outputs)
 
 
 def target_values(spec: Spec, state: Td3State, inputs: Inputs) -> jax.Array:
@@ -56,7 +26,8 @@ def target_values(spec: Spec, state: Td3State, inputs: Inputs) -> jax.Array:
     actions = act(spec, state.actor_target, inputs.next_observations) + noise
     actions = jnp.clip(actions, -1, 1)
     next_q = q_values(spec, state.targets, inputs.next_observations, actions).min(0)
-    return inputs.rewards + inputs.discounts * next_q
+    targets: jax.Array = inputs.rewards + inputs.discounts * next_q
+    return targets
 
 
 def actor_loss(
@@ -72,15 +43,18 @@ def learn_actor(spec: Spec, state: Td3State, inputs: Inputs, rate: jax.Array) ->
     """Take one step of the actor, then move all targets."""
     tau = spec.settings.tau
     observations = inputs.observations[: spec.settings.batch_size]
-    loss, gradient = jax.value_and_grad(actor_loss)(state.actor, spec, state.critics, observations)
-    step = state.count // spec.settings.policy_delay
-    actor, moments = adam(state.actor, gradient, state.actor_moments, step, rate)
+    loss, slopes = jax.value_and_grad(actor_loss)(state.actor, spec, state.critics, observations)
+    step = state.updates[0] // spec.settings.policy_delay
+    actor, first, second = adam(
+        state.actor, slopes, state.actor_first, state.actor_second, step, rate
+    )
     return state._replace(
         actor=actor,
-        actor_moments=moments,
-        actor_target=polyak(state.actor_target, actor, tau),
-        targets=polyak(state.targets, state.critics, tau),
-        actor_loss=loss,
+        actor_first=first,
+        actor_second=second,
+        actor_target=optax.incremental_update(actor, state.actor_target, tau),
+        targets=optax.incremental_update(state.critics, state.targets, tau),
+        actor_loss=loss[None],
     )
 
 
@@ -100,19 +74,21 @@ def update(
         The new state; the metrics (2,) and the mean absolute errors of the rows (n,).
     """
     del index
-    count = state.count + 1
+    updates = state.updates + 1
     batches = lessons(spec, state.critics, inputs, target_values(spec, state, inputs))
-    critics, moments, loss, errors = learn_critics(
-        spec, state.critics, state.critic_moments, batches, count, rate, scale=1.0
+    (loss, errors), slopes = jax.value_and_grad(critic_loss, has_aux=True)(
+        state.critics, spec, batches, 1.0
     )
-    state = state._replace(critics=critics, critic_moments=moments, count=count)
-    if spec.settings.policy_delay == 1:
-        state = learn_actor(spec, state, inputs, rate)
-    else:
-        state = jax.lax.cond(
-            count % spec.settings.policy_delay == 0,
-            lambda old: learn_actor(spec, old, inputs, rate),
-            lambda old: old,
-            state,
-        )
-    return state, (jnp.stack([loss, state.actor_loss]), errors)
+    critics, first, second = adam(
+        state.critics, slopes, state.critics_first, state.critics_second, updates[0], rate
+    )
+    state = state._replace(
+        critics=critics, critics_first=first, critics_second=second, updates=updates
+    )
+    state = jax.lax.cond(
+        updates[0] % spec.settings.policy_delay == 0,
+        lambda old: learn_actor(spec, old, inputs, rate),
+        lambda old: old,
+        state,
+    )
+    return state, (jnp.stack([loss, state.actor_loss[0]]), errors)
