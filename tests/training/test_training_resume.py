@@ -29,6 +29,13 @@ def test_every_admission_and_sampler(algo, sampler, tiny, stop_and_go, assert_sa
         assert whole.updates == config.steps - config.learning_starts
 
 
+@pytest.mark.parametrize("algo", ["sac", "td3"])
+def test_with_jax(algo, tiny, stop_and_go, assert_same_run, tmp_path):
+    config = tiny(algo=algo, engine="jax", admission="fac", sampler="prioritized")
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    assert_same_run(whole, stop_and_go(dataclasses.replace(config, out=tmp_path / "run"), 111))
+
+
 def test_state_dependent_exploration_in_rounds(tiny, stop_and_go, assert_same_run, tmp_path):
     config = tiny(
         use_sde=True, sde_sample_freq=4, train_freq=8, gradient_steps=-1, learning_rate="lin_1e-3"
