@@ -195,6 +195,7 @@ def test_one_seed_has_no_interval(make_results: MakeResults) -> None:
     write_report(root)
     summary = summarize(read_results(root))
     assert "too few seeds to tell" in verdict(summary)
+    assert "With 1 seed it cannot be told from its controls" in verdict(summary)
     assert "only 1 seed" in warnings(summary)[0]
     table = (root / "tables.md").read_text("utf-8").partition("## FAC against")[0]
     assert "\\[" not in table  # no interval anywhere

@@ -114,7 +114,7 @@ def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary
     )
     over = next((entry for entry in summary.over_tasks if entry.method == FAC), None)
     if over is None or over.improvement is None:
-        return f"{text}."
+        return f"{text}; their rewards have no common scale to compare them on."
     chance = over.improvement
     judged = "too few seeds to tell" if not chance.has_interval else "no clear difference"
     if chance.excludes(0.5):
@@ -138,7 +138,8 @@ def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]
             f"nothing about whether it matters what is kept{weak}."
         )
     if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
-        return f"Nor can FAC be told from its controls ({', '.join(outcomes)}){weak}."
+        seeds = _seeds(summary.fewest_seeds)
+        return f"With {seeds} it cannot be told from its controls ({', '.join(outcomes)})."
     parts = _outcomes(outcomes)
     speaks = all(sum(found) > 0 and min(found) >= 0 for found in outcomes.values())
     meaning = (
