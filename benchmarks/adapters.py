@@ -1,0 +1,250 @@
+"""What the adapter costs inside Stable-Baselines3 and SBX: time a step, and memory of the buffer.
+
+    python benchmarks/adapters.py            # all of it, about twenty minutes on a quiet machine
+    python benchmarks/adapters.py --short    # a minute, to see that it works
+
+SAC on Hopper-v5 with the libraries' default settings (256x256, batch 256, one update a step). The
+filter's warm-up is over before the clock starts, so that every measured step is decided. Contenders
+take turns. Memory: one SAC run's transitions go to every buffer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3.common.buffers import ReplayBuffer
+
+import frugalrl
+from _measure import conditions, interleaved, print_table, spread, write_json
+from frugalrl.adapters.sb3 import FrugalReplayBuffer
+
+ROOT = Path(__file__).resolve().parents[1]
+ENV = "Hopper-v5"
+BUFFERS: dict[str, dict[str, Any]] = {
+    "its own": {},
+    "adapter, AdmitAll": {
+        "replay_buffer_class": FrugalReplayBuffer,
+        "replay_buffer_kwargs": {"admission": frugalrl.AdmitAll()},
+    },
+    "adapter, FAC": {"replay_buffer_class": FrugalReplayBuffer},
+}
+
+
+def algorithm(library: str) -> Any:
+    if library == "sb3":
+        from stable_baselines3 import SAC
+    else:
+        from sbx import SAC
+    return SAC
+
+
+def measure_steps(library: str, warmup: int, chunk: int, rounds: int) -> dict[str, Any]:
+    """Time whole training steps, one model for each buffer."""
+    contenders, models = {}, {}
+    for name, settings in BUFFERS.items():
+        settings = dict(settings)
+        if name == "adapter, FAC":
+            settings["replay_buffer_kwargs"] = {"warmup_steps": warmup}
+        model = algorithm(library)("MlpPolicy", ENV, seed=0, learning_starts=warmup, **settings)
+        model.learn(warmup + chunk)
+        models[name] = model
+
+        def steps(model: Any = model) -> int:
+            model.learn(chunk, reset_num_timesteps=False)
+            return chunk
+
+        contenders[name] = steps
+    times: dict[str, Any] = interleaved(contenders, rounds)
+    for name, model in models.items():
+        times[name]["of_its_own"] = times[name]["median"] / times["its own"]["median"]
+        if name != "its own":
+            times[name]["stored_of_offered"] = model.replay_buffer.stats.acceptance_rate
+    return times
+
+
+def measure_calls(warmup: int, chunk: int, rounds: int) -> dict[str, Any]:
+    """Time `add` and `sample(256)` alone, on one stream of random steps."""
+    stream = list(random_steps(warmup + chunk * (rounds + 1)))
+    space = gymnasium.make(ENV)
+    results: dict[str, Any] = {"add": {}, "sample": {}}
+    adding, sampling = {}, {}
+    for name, settings in BUFFERS.items():
+        kind = settings.get("replay_buffer_class", ReplayBuffer)
+        arguments = settings.get("replay_buffer_kwargs", {"warmup_steps": warmup})
+        buffer = kind(
+            1_000_000,
+            space.observation_space,
+            space.action_space,
+            "cpu",
+            **(arguments if kind is FrugalReplayBuffer else {}),
+        )
+        for transition in stream[:warmup]:
+            buffer.add(*transition)
+        ahead = iter(stream[warmup:])
+
+        def add(buffer: Any = buffer, ahead: Any = ahead) -> int:
+            for _ in range(chunk):
+                buffer.add(*next(ahead))
+            return chunk
+
+        def sample(buffer: Any = buffer) -> int:
+            for _ in range(chunk):
+                buffer.sample(256)
+            return chunk
+
+        adding[name], sampling[name] = add, sample
+    results["add"] = interleaved(adding, rounds)
+    results["sample"] = interleaved(sampling, rounds)
+    return results
+
+
+def random_steps(steps: int) -> Any:
+    """Yield transitions as Stable-Baselines3 hands them to a buffer."""
+    env = gymnasium.make(ENV)
+    env.action_space.seed(0)
+    observation, _ = env.reset(seed=0)
+    for _ in range(steps):
+        action = env.action_space.sample()
+        following, reward, terminated, truncated, _ = env.step(action)
+        over = terminated or truncated
+        infos = [{"TimeLimit.truncated": truncated and not terminated}]
+        yield (
+            observation[None],
+            following[None],
+            action[None],
+            np.array([reward], np.float32),
+            np.array([over]),
+            infos,
+        )
+        observation = env.reset()[0] if over else following
+
+
+class Tee(ReplayBuffer):
+    """A plain buffer that hands every transition on to others."""
+
+    others: tuple[FrugalReplayBuffer, ...] = ()
+
+    def add(self, *transition: Any) -> None:
+        super().add(*transition)
+        for other in self.others:
+            other.add(*transition)
+
+
+def plain_bytes(buffer: ReplayBuffer) -> int:
+    """Return what Stable-Baselines3 allocates, all at once and for the whole capacity."""
+    names = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+    return sum(getattr(buffer, name).nbytes for name in names)
+
+
+def measure_memory(steps: int, warmup: int) -> dict[str, Any]:
+    """Fill every buffer with the transitions of one SAC run and weigh it."""
+    space = gymnasium.make(ENV)
+    filters = {
+        "adapter, AdmitAll, float32": {"admission": frugalrl.AdmitAll(), "dtype": "float32"},
+        "adapter, FAC replace": {"warmup_steps": warmup},
+        "adapter, FAC discard": {"warmup_steps": warmup, "on_equivalent": "discard"},
+    }
+    made = {
+        name: FrugalReplayBuffer(
+            1_000_000, space.observation_space, space.action_space, "cpu", **arguments
+        )
+        for name, arguments in filters.items()
+    }
+    Tee.others = tuple(made.values())
+    model = algorithm("sbx")(
+        "MlpPolicy", ENV, seed=0, learning_starts=warmup, replay_buffer_class=Tee
+    )
+    model.learn(steps)
+    capacity = model.replay_buffer.buffer_size
+    bytes_for_all = plain_bytes(model.replay_buffer)
+    result: dict[str, Any] = {
+        "its own": {
+            "held": steps,
+            "bytes": bytes_for_all * steps // capacity,
+            "bytes_allocated": bytes_for_all,
+        }
+    }
+    for name, buffer in made.items():
+        result[name] = {
+            "held": len(buffer),
+            "bytes": buffer.nbytes,
+            "bytes_allocated": buffer.nbytes,
+            "filter_bytes": int(buffer.admission.nbytes),
+        }
+    return result
+
+
+def report(content: dict[str, Any]) -> None:
+    rows = []
+    for library, title in (("sb3", "Stable-Baselines3"), ("sbx", "SBX")):
+        for name, timing in content["step"].get(library, {}).items():
+            share = f"{100 * (timing['of_its_own'] - 1):+.1f} %"
+            rows.append([f"{title}, {name}", spread(timing), share])
+    print_table(
+        "microseconds a training step, SAC on Hopper-v5: median (quartiles)",
+        ["buffer", "a step", "against its own"],
+        rows,
+    )
+    calls = content["calls"]
+    print_table(
+        "microseconds a call",
+        ["buffer", "add", "sample(256)"],
+        [[name, spread(calls["add"][name]), spread(calls["sample"][name])] for name in BUFFERS],
+    )
+    print_table(
+        f"buffer after {content['memory_steps']:,} steps of one SAC run (capacity 1,000,000)",
+        ["buffer", "transitions", "MB in use", "MB allocated"],
+        [
+            [
+                name,
+                f"{row['held']:,}",
+                f"{row['bytes'] / 1e6:.2f}",
+                f"{row['bytes_allocated'] / 1e6:.2f}",
+            ]
+            for name, row in content["memory"].items()
+        ],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--short", action="store_true", help="few steps, numbers mean nothing")
+    parser.add_argument("--library", nargs="+", choices=("sb3", "sbx"), default=["sb3", "sbx"])
+    parser.add_argument("--threads", type=int, default=1, help="of PyTorch and JAX")
+    parser.add_argument("--out", default=str(ROOT / "results" / "adapters" / "cost.json"))
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.threads == 1:  # read when SBX imports JAX, further down
+        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    warmup, chunk, rounds, memory_steps = (
+        (300, 20, 2, 600) if options.short else (10_000, 500, 15, 100_000)
+    )
+    content = {
+        **conditions(("stable-baselines3", "sbx-rl", "torch", "jax", "numpy", "mujoco")),
+        "settings": {
+            "warmup_steps": warmup,
+            "steps_a_round": chunk,
+            "rounds": rounds,
+            "threads": options.threads,
+        },
+        "step": {
+            library: measure_steps(library, warmup, chunk, rounds) for library in options.library
+        },
+        "calls": measure_calls(warmup, chunk, rounds),
+        "memory_steps": memory_steps,
+        "memory": measure_memory(memory_steps, warmup),
+    }
+    report(content)
+    write_json(options.out, content)
+
+
+if __name__ == "__main__":
+    main()
