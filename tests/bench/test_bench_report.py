@@ -97,6 +97,9 @@ def test_everything_is_written(make_results: MakeResults) -> None:
         "max-width: 640px",
     ):
         assert part in text, part
+    rows = (root / "runs.csv").read_text("utf-8").splitlines()
+    assert rows[0].startswith("env,algo,method,seed,steps,reward,")
+    assert len(rows) == 1 + 81  # of 84, one seed of laber failed on each of three tasks
     drawings = {path.stem for path in (root / "figures").glob("*.svg")}
     assert {"learning-pendulum-v1-sac", "time", "profile", "kernels"} <= drawings
 
