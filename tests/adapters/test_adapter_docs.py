@@ -1,0 +1,37 @@
+"""The examples on the adapters' pages run as they stand."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[2] / "docs" / "adapters"
+
+
+@pytest.mark.parametrize("page", ["sb3", "torchrl", "tianshou", "cleanrl"])
+def test_examples_run(page, tmp_path, monkeypatch):
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert blocks
+    script = tmp_path / f"page_{page}.py"
+    script.write_text("\n".join(blocks), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(script))
+    if page == "sb3":
+        assert len(names["model"].replay_buffer) == 0  # the second model, loaded from its own file
+    else:
+        buffer = names.get("buffer", names.get("rb"))
+        assert 100 <= len(buffer) <= 600
+
+
+def test_the_zoos_line_evaluates_to_the_class():
+    import importlib
+
+    from frugalrl.adapters.sb3 import FrugalReplayBuffer
+
+    text = (PAGES / "sb3.md").read_text(encoding="utf-8")
+    module, name = re.search(r"import_module\('(\S+)'\)\.(\w+)", text).groups()
+    assert getattr(importlib.import_module(module), name) is FrugalReplayBuffer
