@@ -235,7 +235,6 @@ def append_rows(
     """
     for i in range(start, len(codes)):
         if codes[i] == REFUSED:
-            last[i] = -1
             slots[i] = -1
             continue
         if control[COUNT] >= capacity:
