@@ -29,6 +29,10 @@ COMMANDS: dict[str, Command] = {
 
 OK, FAILED, USAGE = 0, 1, 2
 
+_TRAIN_MODULES = frozenset(
+    {"jax", "jaxlib", "optax", "plotly", "psutil", "rich", "tensorboard", "threadpoolctl", "tyro"}
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand.
@@ -92,7 +96,7 @@ def _run(command: Command, arguments: list[str]) -> int:
         raise
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing in ("jax", "jaxlib", "optax", "plotly", "rich", "tensorboard", "tyro"):
+        if missing in _TRAIN_MODULES:
             return _complain(
                 f'this needs {missing}, which is not installed: pip install "frugalrl[train]"',
                 FAILED,

@@ -14,7 +14,7 @@ import pytest
 from frugalrl.training.checkpoint import CheckpointStore, fingerprint
 from frugalrl.training.errors import StorageError, TrainingInterrupted
 from frugalrl.training.signals import InterruptGuard
-from frugalrl.training.threads import limit_threads
+from frugalrl.training.threads import blas_threads, limit_threads
 
 
 def test_only_so_many_checkpoints_are_kept(tmp_path):
@@ -100,6 +100,19 @@ def test_threads_are_limited_before_jax_loads(monkeypatch):
     assert os.environ["XLA_FLAGS"] == "--some_flag --xla_cpu_multi_thread_eigen=false"
     assert os.environ["NPROC"] == "1"
     monkeypatch.delenv("NPROC")
+
+
+def test_blas_is_held_to_a_number_of_threads_for_a_while():
+    from threadpoolctl import threadpool_info
+
+    def counts():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    with blas_threads(2):
+        before = counts()
+        with blas_threads(1):
+            assert set(counts()) == {1}
+        assert counts() == before == [2] * len(before)
 
 
 def test_checkpoints_that_cost_too_much_are_put_off(tiny, tmp_path):

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from frugalrl.training.environments import Environment
 
+_ASK_EVERY = 1000
+
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
@@ -58,7 +60,7 @@ def evaluate(
         policy: maps one observation (d,) to one action (a,).
         environment: is reset with each seed in turn.
         seeds: one an episode.
-        stop: asked between episodes whether to give up.
+        stop: asked between episodes, and now and then in long ones, whether to give up.
         frame: called at every moment of an episode, for pictures.
 
     Returns:
@@ -81,6 +83,8 @@ def evaluate(
             cost += float(np.square(action, dtype=np.float64).sum())
             length += 1
             over = bool(terminated or truncated)
+            if length % _ASK_EVERY == 0 and stop():
+                return None
         rewards.append(total)
         lengths.append(length)
         costs.append(cost)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import resource
-import sys
 import time
 from typing import Any
 
@@ -17,6 +15,7 @@ from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import StorageError, TrainingInterrupted
 from frugalrl.training.evaluation import Episodes, evaluate
 from frugalrl.training.loop import TrainingLoop
+from frugalrl.training.memory import peak_memory
 from frugalrl.training.progress import Progress, Status
 from frugalrl.training.recorder import Recorder
 from frugalrl.training.report import result_lines
@@ -24,6 +23,7 @@ from frugalrl.training.resolve import agent_settings
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory, write_json
 from frugalrl.training.signals import InterruptGuard
+from frugalrl.training.threads import blas_threads
 from frugalrl.training.vector import make_group
 
 # A due checkpoint waits while the last one took more than this share of the time since then.
@@ -96,7 +96,7 @@ class Session:
         from frugalrl.agents import make_agent
 
         config = self.config
-        with self._guard, self._progress:
+        with blas_threads(config.threads), self._guard, self._progress:
             group = make_group(
                 self.factory, config.envs, config.workers, self.method, config.worker_timeout
             )
@@ -284,6 +284,4 @@ class Session:
         return self._wall_before + time.perf_counter() - self._started
 
     def _peak(self) -> int:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        # Linux counts kilobytes, macOS bytes.
-        return max(self._peak_before, peak if sys.platform == "darwin" else peak * 1024)
+        return max(self._peak_before, peak_memory())
