@@ -109,13 +109,13 @@ def train_sb3(algo: str, env_id: str, seed: int, settings: dict[str, Any]) -> di
     def predict(observation: Any) -> Any:
         return model.predict(observation, deterministic=True)[0]
 
-    curve: list[dict[str, Any]] = []
+    curve: list[list[float]] = []
 
     class Evaluate(BaseCallback):
         def _on_step(self) -> bool:
             if self.num_timesteps % EVALUATE_EVERY[env_id] == 0:
                 rewards = evaluate(evaluation_env, predict, EVALUATION_SEED, EVALUATION_EPISODES)
-                curve.append({"env_steps": self.num_timesteps, "rewards": rewards})
+                curve.append([self.num_timesteps, sum(rewards) / len(rewards)])
             return True
 
     model.learn(STEPS[env_id], callback=Evaluate())
@@ -125,7 +125,28 @@ def train_sb3(algo: str, env_id: str, seed: int, settings: dict[str, Any]) -> di
 
 def train_frugal(algo: str, env_id: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Train with this library and return the evaluations."""
-    raise NotImplementedError
+    import frugalrl
+
+    keywords = settings | {"net_arch": tuple(settings["net_arch"])}
+    config = frugalrl.TrainConfig(
+        env=env_id,
+        algo=algo,
+        steps=STEPS[env_id],
+        seed=seed,
+        preset="none",
+        eval_every=EVALUATE_EVERY[env_id],
+        eval_episodes=EVALUATION_EPISODES,
+        eval_seed=EVALUATION_SEED,
+        final_episodes=FINAL_EPISODES,
+        final_seed=FINAL_SEED,
+        quiet=True,
+        **keywords,
+    )
+    result = frugalrl.train(config)
+    assert result.final is not None
+    curve = [[steps, mean] for steps, mean in result.evaluations]
+    final = [float(reward) for reward in result.final.rewards]
+    return {"curve": curve, "final": final, "versions": versions("frugalrl", "numba")}
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -143,7 +164,7 @@ def run(library: str, algo: str, env: str, seed: int) -> None:
     started = time.perf_counter()
     result = {"sb3": train_sb3, "frugal": train_frugal}[library](algo, env, seed, settings)
     seconds = time.perf_counter() - started
-    means = [sum(point["rewards"]) / len(point["rewards"]) for point in result["curve"]]
+    means = [mean for _, mean in result["curve"]]
     record = {
         "library": library,
         "algo": algo,
@@ -155,10 +176,7 @@ def run(library: str, algo: str, env: str, seed: int) -> None:
         "seconds": round(seconds, 1),
         "final_mean": sum(result["final"]) / len(result["final"]),
         "area_under_curve": sum(means) / len(means),
-        "curve": [
-            [point["env_steps"], round(mean, 3)]
-            for point, mean in zip(result["curve"], means, strict=True)
-        ],
+        "curve": [[steps, round(mean, 3)] for steps, mean in result["curve"]],
         "final": [round(reward, 3) for reward in result["final"]],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
