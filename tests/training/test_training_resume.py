@@ -206,6 +206,22 @@ def test_metrics_that_cannot_be_written_stop_the_run(tiny, tmp_path, monkeypatch
         train(tiny(out=tmp_path / "run"))
 
 
+def test_results_that_cannot_be_written_leave_the_run_resumable(
+    tiny, assert_same_run, tmp_path, monkeypatch
+):
+    whole = train(tiny(out=tmp_path / "whole"))
+    from frugalrl.training import session
+
+    def full(*args, **kwargs):
+        raise OSError("could not write: No space left on device")
+
+    monkeypatch.setattr(session, "save_state", full)
+    with pytest.raises(StorageError, match=r"No space left.*step-0+240.*resume"):
+        train(tiny(out=tmp_path / "run"))
+    monkeypatch.undo()
+    assert_same_run(whole, resume(tmp_path / "run"))
+
+
 class Every(frugalrl.AdmitAll):
     """Admits every n-th transition."""
 

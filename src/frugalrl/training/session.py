@@ -254,21 +254,27 @@ class Session:
             fingerprint=fingerprint(state),
         )
         if self.directory is not None and self._store is not None:
-            save_state(self.directory.policy, policy, kind=policies.KIND, version=policies.VERSION)
-            if self.config.save_buffer:
-                loop.buffer.save(self.directory.buffer)
-            write_json(self.directory.final, result.to_dict())
+            try:
+                self._write(self.directory, result, policy)
+            except OSError as error:
+                raise self._disk_full(error) from error
             self._store.clear()
         for line in result_lines(result):
             self.say(line)
         return result
 
+    def _write(self, directory: RunDirectory, result: TrainResult, policy: dict[str, Any]) -> None:
+        """Write what stays; final.json comes last, because it says that the run is finished."""
+        save_state(directory.policy, policy, kind=policies.KIND, version=policies.VERSION)
+        if self.config.save_buffer:
+            result.buffer.save(directory.buffer)
+        write_json(directory.final, result.to_dict())
+
     def _disk_full(self, error: OSError) -> StorageError:
-        newest = "none" if self._store is None else next(iter(self._store.paths()), None)
+        saved = [] if self._store is None else [path.name for path in self._store.paths()]
         return StorageError(
-            f"a file of the run could not be written ({error.strerror}: {error.filename or ''}); "
-            f"the newest checkpoint is {getattr(newest, 'name', 'none')}: free some space, then "
-            "resume"
+            f"a file of the run could not be written ({error}); the newest checkpoint is "
+            f"{saved[0] if saved else 'none'}: free some space, then resume"
         )
 
     def _status(self) -> Status:
