@@ -58,7 +58,7 @@ def run(side: str, seed: int) -> None:
     started = time.perf_counter()
     result = parity.train_sb3(ALGO, ENV, seed, settings)
     seconds = time.perf_counter() - started
-    means = [sum(point["rewards"]) / len(point["rewards"]) for point in result["curve"]]
+    means = [mean for _, mean in result["curve"]]
     record = {
         "side": side,
         "seed": seed,
@@ -68,10 +68,7 @@ def run(side: str, seed: int) -> None:
         "seconds": round(seconds, 1),
         "final_mean": sum(result["final"]) / len(result["final"]),
         "area_under_curve": sum(means) / len(means),
-        "curve": [
-            [point["env_steps"], round(mean, 3)]
-            for point, mean in zip(result["curve"], means, strict=True)
-        ],
+        "curve": [[steps, round(mean, 3)] for steps, mean in result["curve"]],
         "final": [round(reward, 3) for reward in result["final"]],
         "buffer": {**asdict(made[0].stats), "held": len(made[0]), "bytes": made[0].nbytes},
     }
