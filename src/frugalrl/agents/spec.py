@@ -101,11 +101,9 @@ class Spec:
         # forward; twice that backward, less the first layer's gradient of its inputs
         learning_critic = n * (3 * critic - first)
         learning_actor = 3 * actor - math.prod(self.actor.sizes[:2])
-        through = n if self.stochastic else 1
-        # into the critic and back to the action, whose columns alone are wanted
-        hidden = critic - first
-        actions = self.action_size * self.critic.sizes[1]
-        valuing = through * (critic + hidden + actions)
+        # into the critics, and back to the action's columns from the one that says least
+        valuing = (n if self.stochastic else 1) * critic
+        valuing += critic - first + self.action_size * self.critic.sizes[1]
         per_actor_update = (learning_actor + valuing) / (
             1 if self.stochastic else self.settings.policy_delay
         )
