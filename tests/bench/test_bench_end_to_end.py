@@ -110,7 +110,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(results: Path, tmp_
     grid = subprocess.Popen(
         command(out, "baseline"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 900
     while steps_done(run / "metrics.csv") < 500 and time.monotonic() < deadline:
         assert grid.poll() is None
         time.sleep(0.02)

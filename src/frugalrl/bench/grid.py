@@ -58,6 +58,7 @@ class Job:
     started: float = 0.0
     seconds: float = 0.0
     derived: dict[str, Any] = field(default_factory=dict)
+    told_to_stop: bool = False
     _log: IO[bytes] | None = None
 
     @property
@@ -163,6 +164,8 @@ class Grid:
                         self._finish(job, view)
                 running = [job for job in self.jobs if job.process is not None]
                 if self._stop is not None:
+                    # Also those that were just being started when the signal came.
+                    self._tell_to_stop(running)
                     if not running:
                         break
                 elif not running and not any(self._ready(job) for job in self.jobs):
@@ -293,11 +296,11 @@ class Grid:
         """Pass the first SIGINT or SIGTERM on to the runs, which save; the second kills them."""
 
         def handle(signum: int, frame: FrameType | None) -> None:
-            number = signal.SIGTERM if self._stop is None else signal.SIGKILL
+            if self._stop is not None:
+                for job in self.jobs:
+                    if job.process is not None:
+                        job.process.kill()
             self._stop = signum
-            for job in self.jobs:
-                if job.process is not None and job.process.poll() is None:
-                    job.process.send_signal(number)
 
         handled = (signal.SIGINT, signal.SIGTERM)
         previous: dict[int, Any] = {}
@@ -309,6 +312,12 @@ class Grid:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._kill_all()
+
+    def _tell_to_stop(self, running: Sequence[Job]) -> None:
+        for job in running:
+            if job.process is not None and not job.told_to_stop:
+                job.process.terminate()
+                job.told_to_stop = True
 
     def _kill_all(self) -> None:
         """Leave no process behind when something unforeseen ends the grid."""
