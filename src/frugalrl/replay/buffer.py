@@ -161,10 +161,9 @@ class ReplayBuffer:
             ValueError: a shape or a value is wrong; nothing was stored.
             TypeError: a type is wrong; nothing was stored.
         """
-        codes, refused = self._intake.stage.load(
+        return self._intake.add(
             observations, actions, rewards, next_observations, terminated, truncated
         )
-        return self._intake.take(codes, refused)
 
     def sample(self, batch_size: int, batches: int | None = None) -> Batch:
         """Draw a batch, with replacement.

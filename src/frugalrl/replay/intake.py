@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from frugalrl.admission.filters import AdmitAll
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
 from frugalrl.replay.budget import ByteBudget
+from frugalrl.replay.kernels import add_rows
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 from frugalrl.replay.samplers import Sampler
-from frugalrl.replay.staging import Stage
+from frugalrl.replay.staging import Stage, teach
 from frugalrl.replay.storage import Storage
 from frugalrl.replay.validation import integer_from
 
@@ -75,6 +77,48 @@ class Intake:
             rejected_nonfinite=self.refused,
         )
 
+    def add(self, *given: Any) -> Outcome:
+        """Stage rows as `ReplayBuffer.add` got them and offer them; see there."""
+        stage = self.stage
+        if not (self._admits_all and stage.plain):
+            codes, refused = stage.load(*given)
+            return self.take(codes, refused)
+        done, rows = -1, stage.rows
+        if stage.quick:
+            codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
+            try:
+                done = self._add_rows(add_rows, given, codes, slots)
+            except TypeError:
+                stage.quick = False
+        if done == -1:
+            given = stage.arrange(*given)
+            rows = stage.rows
+            self.storage.expect_environments(rows)
+            codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
+            done = self._add_rows(partial(teach, add_rows), given, codes, slots)
+        if done < 0:
+            return self.take(codes, -1 - done)
+        while done == 0 < rows:
+            self._make_room()
+            done = self._add_rows(add_rows, given, codes, slots)
+        self.offered += rows
+        self.stored += rows
+        if done < rows or self.sampler.follows:
+            self._store_all(codes, slots, done)
+        return Outcome(codes, slots)
+
+    def _add_rows(
+        self, compiled: Any, rows: Any, codes: NDArray[np.int8], slots: NDArray[np.int64]
+    ) -> int:
+        """Stage rows and store as many as there is room for, unless any is refused."""
+        stage, storage = self.stage, self.storage
+        done: int = compiled(
+            *rows, stage.states, stage.records,
+            storage.table, storage.pool, storage.refs, storage.last, storage.control,
+            codes, slots, storage.capacity,
+        )  # fmt: skip
+        return done
+
     def take(self, codes: NDArray[np.int8], refused: int) -> Outcome:
         """Offer the staged rows, in order, and carry out what is decided.
 
@@ -83,15 +127,14 @@ class Intake:
             refused: how many those are.
         """
         rows = len(codes)
-        if rows > len(self.storage.last):
-            self.storage.expect_environments(rows)
+        self.storage.expect_environments(rows)
         self.offered += rows
         if refused:
             self._refuse(codes, refused)
         slots = np.empty(rows, dtype=np.int64)
         if self._admits_all:
-            self._store_all(codes, slots)
             self.stored += rows - refused
+            self._store_all(codes, slots, 0)
         else:
             self._decide(codes, slots, refused)
         return Outcome(codes, slots)
@@ -105,25 +148,29 @@ class Intake:
                 f"refused {refused} transition(s) with NaN, infinite or too large values (first "
                 f"in row {rows[0]}); further ones are only counted in stats.rejected_nonfinite",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         self.refused += refused
 
-    def _store_all(self, codes: NDArray[np.int8], slots: NDArray[np.int64]) -> None:
-        """Store every row that is not refused."""
+    def _store_all(self, codes: NDArray[np.int8], slots: NDArray[np.int64], done: int) -> None:
+        """Store every row from `done` on that is not refused."""
         storage = self.storage
-        done = storage.append(self.stage, 0, codes, slots)
         while done < len(codes):
-            if self._budget is None:
-                storage.reserve(1)
-            else:
-                self._budget.make_room()
             done = storage.append(self.stage, done, codes, slots)
+            if done < len(codes):
+                self._make_room()
         if self.sampler.follows:
             self.sampler.resize(len(storage.table))
             written = slots[codes == STORE]
             # With fewer places than rows, one may have gone again.
             self.sampler.stored(written[storage.occupied(written)])
+
+    def _make_room(self) -> None:
+        """Make room for one more transition."""
+        if self._budget is None:
+            self.storage.reserve(1)
+        else:
+            self._budget.make_room()
 
     def _decide(self, codes: NDArray[np.int8], slots: NDArray[np.int64], refused: int) -> None:
         """Ask the filter about the rows and carry out what it decides."""

@@ -42,24 +42,16 @@ FINE, BAD_CODE, BAD_STORE, BAD_REPLACE = 0, 1, 2, 3
 
 @njit(cache=True)
 def stage_rows(
-    observations: Any,
-    next_observations: Any,
-    actions: Any,
-    rewards: Any,
-    terminated: Any,
-    truncated: Any,
-    states: Any,
-    records: Any,
-    copy_actions: bool,
-    codes: Any,
-) -> int:
+    observations: Any, actions: Any, rewards: Any, next_observations: Any,
+    terminated: Any, truncated: Any, states: Any, records: Any, copy_actions: bool, codes: Any,
+) -> int:  # fmt: skip
     """Cast rows to what will be stored and mark those that are not finite as `REFUSED`.
 
     Args:
         observations: (n, d) float32 or float64.
-        next_observations: (n, d) of the same type.
         actions: (n, a) float32 or float64; a = 0 when the caller stages the actions.
         rewards: (n,) float64.
+        next_observations: (n, d) of the same type as the observations.
         terminated: (n,) bool.
         truncated: (n,) bool.
         states: (2, n, d) float32, filled with observations and next observations.
@@ -68,13 +60,24 @@ def stage_rows(
         codes: (n,) int8, filled with `REFUSED` or `DROP`.
 
     Returns:
-        The number of refused rows.
+        The number of refused rows, or -1 (and nothing is filled in) when a shape is wrong.
     """
+    rows, width = states.shape[1], states.shape[2]
+    if (
+        observations.shape != (rows, width)
+        or next_observations.shape != (rows, width)
+        or actions.shape[0] != rows
+        or rewards.shape[0] != rows
+        or terminated.shape[0] != rows
+        or truncated.shape[0] != rows
+        or (copy_actions and actions.shape[1] != records.shape[1] - RECORD_ACTION)
+    ):
+        return -1
     refused = 0
     words = records.view(np.float32)
-    for i in range(states.shape[1]):
+    for i in range(rows):
         finite = True
-        for j in range(states.shape[2]):
+        for j in range(width):
             state = np.float32(observations[i, j])
             next_state = np.float32(next_observations[i, j])
             finite &= np.isfinite(state) & np.isfinite(next_state)
@@ -235,6 +238,7 @@ def append_rows(
     """
     for i in range(start, len(codes)):
         if codes[i] == REFUSED:
+            last[i] = -1
             slots[i] = -1
             continue
         if control[COUNT] >= capacity:
@@ -247,6 +251,31 @@ def append_rows(
         codes[i] = STORE
         slots[i] = slot
     return len(codes)
+
+
+@njit(cache=True)
+def add_rows(
+    observations: Any, actions: Any, rewards: Any, next_observations: Any,
+    terminated: Any, truncated: Any, states: Any, records: Any,
+    table: Any, pool: Any, refs: Any, last: Any, control: Any,
+    codes: Any, slots: Any, capacity: int,
+) -> int:  # fmt: skip
+    """Stage rows and, if none is refused, store them all: one call for the most common case.
+
+    Returns:
+        The first row not handled, because the arrays must grow, the number of rows when done; or
+        -1 when a shape is wrong; or -1 - r when r rows are refused and none is stored.
+    """
+    refused = stage_rows(
+        observations, actions, rewards, next_observations,
+        terminated, truncated, states, records, True, codes,
+    )  # fmt: skip
+    if refused:
+        return -1 if refused < 0 else -1 - refused
+    return append_rows(
+        table, pool, refs, last, control,
+        states.view(np.uint32), records, 0, codes, slots, capacity,
+    )  # fmt: skip
 
 
 @njit(cache=True)

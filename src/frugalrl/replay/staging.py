@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,34 @@ from frugalrl.replay.spaces import Layout
 _F32 = np.dtype(np.float32)
 _F64 = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
+_COMPILED = hasattr(stage_rows, "disable_compile")
+
+
+class Rows(NamedTuple):
+    """Rows of one `add`, contiguous and of the types that the kernels are compiled for."""
+
+    observations: NDArray[np.floating[Any]]
+    actions: NDArray[Any]
+    rewards: NDArray[np.float64]
+    next_observations: NDArray[np.floating[Any]]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+
+
+def teach(compiled: Any, *arguments: Any) -> Any:
+    """Call a compiled function, compiling it for these types, and for no others afterwards.
+
+    A function so taught answers arguments of any other types with a TypeError. That makes its own
+    look at the types, which it takes anyway, the only check that common calls need.
+    """
+    if not _COMPILED:
+        return compiled(*arguments)
+    compiled.disable_compile(False)
+    try:
+        return compiled(*arguments)
+    finally:
+        if compiled.signatures:
+            compiled.disable_compile()
 
 
 class Stage:
@@ -25,32 +53,29 @@ class Stage:
 
     def __init__(self, layout: Layout, rows: int) -> None:
         self._layout = layout
-        self._no_actions = np.empty((0, 0), dtype=np.float32)
+        # Whether rows can be cast by compiled code alone.
+        self.plain = layout.float_actions and not layout.half
+        # Whether rows came last in the very types that compiled code takes.
+        self.quick = False
         self.resize(rows)
 
     def resize(self, rows: int) -> None:
         """Make the arrays fit a number of rows."""
         layout = self._layout
         self.rows = rows
-        self._batch_shape = (rows, *layout.observation_shape)
-        self._action_batch_shape = (rows, *layout.action_shape)
-        self._flag_shape = (rows,)
-        self._states = np.empty((2, rows, layout.width), dtype=np.float32)
+        self.states = np.empty((2, rows, layout.width), dtype=np.float32)
         self._halves = np.empty((2, rows, layout.width if layout.half else 0), dtype=np.float16)
         self.records = np.zeros((rows, RECORD_ACTION + layout.action_words), dtype=np.int32)
         packed = self.records[:, RECORD_ACTION:].view(layout.action_dtype)
         self._packed_actions = packed[:, : layout.actions]
-        self._copy_actions = layout.float_actions and not layout.half
-        if not layout.float_actions:
-            self._no_actions = np.empty((rows, 0), dtype=np.float32)
-        self.observations = self._states[0]
+        self.observations = self.states[0]
         self._rewards = self.records.view(np.float32)[:, RECORD_REWARD]
-        self.bits = self._halves.view(np.uint16) if layout.half else self._states.view(np.uint32)
+        self.bits = self._halves.view(np.uint16) if layout.half else self.states.view(np.uint32)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self._states.nbytes + self._halves.nbytes + self.records.nbytes
+        return self.states.nbytes + self._halves.nbytes + self.records.nbytes
 
     @property
     def rewards(self) -> NDArray[np.float32]:
@@ -75,48 +100,95 @@ class Stage:
             ValueError: a shape or a value is wrong.
             TypeError: a type is wrong.
         """
-        if type(observations) is not np.ndarray:
-            observations = np.asarray(observations)
-        if observations.shape != self._batch_shape:
-            if observations.shape == self._layout.observation_shape:
-                return self.load(
-                    observations[np.newaxis],
-                    np.asarray(actions)[np.newaxis],
-                    np.asarray(rewards).reshape(-1),
-                    np.asarray(next_observations)[np.newaxis],
-                    np.asarray(terminated).reshape(-1),
-                    np.asarray(truncated).reshape(-1),
-                )
-            self._fit(observations.shape)
-        layout, rows = self._layout, self.rows
-        states = _real("observations", observations, self._batch_shape, (rows, layout.width))
-        next_states = _real(
-            "next_observations", next_observations, self._batch_shape, (rows, layout.width)
+        if self.quick:
+            codes = np.empty(self.rows, dtype=np.int8)
+            try:
+                refused: int = stage_rows(
+                    observations, actions, rewards, next_observations, terminated, truncated,
+                    self.states, self.records, True, codes,
+                )  # fmt: skip
+            except TypeError:
+                self.quick = False
+            else:
+                if refused >= 0:
+                    return codes, refused
+        rows = self.arrange(
+            observations, actions, rewards, next_observations, terminated, truncated
         )
-        if states.dtype is not next_states.dtype:
+        return self.cast(rows)
+
+    def arrange(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        next_observations: Any,
+        terminated: Any,
+        truncated: Any,
+    ) -> Rows:
+        """Check rows of any kind and bring them to the types that the kernels are compiled for.
+
+        Raises:
+            ValueError: a shape or a value is wrong.
+            TypeError: a type is wrong.
+        """
+        given = (observations, actions, rewards, next_observations, terminated, truncated)
+        layout = self._layout
+        observations = np.asarray(observations)
+        if observations.shape == layout.observation_shape:
+            observations = observations[np.newaxis]
+            actions = np.asarray(actions)[np.newaxis]
+            rewards = np.asarray(rewards).reshape(-1)
+            next_observations = np.asarray(next_observations)[np.newaxis]
+            terminated = np.asarray(terminated).reshape(-1)
+            truncated = np.asarray(truncated).reshape(-1)
+        if observations.shape != (self.rows, *layout.observation_shape):
+            self._fit(observations.shape)
+        count = self.rows
+        batch, flat = (count, *layout.observation_shape), (count, layout.width)
+        states = _real("observations", observations, batch, flat)
+        next_states = _real("next_observations", next_observations, batch, flat)
+        if states.dtype != next_states.dtype:
             states, next_states = states.astype(_F64), next_states.astype(_F64)
+        action_batch = (count, *layout.action_shape)
         if layout.float_actions:
-            acts = _real("actions", actions, self._action_batch_shape, (rows, layout.actions))
+            acts = _real("actions", actions, action_batch, (count, layout.actions))
         else:
-            acts = self._no_actions
-            self._packed_actions[...] = self._integers(actions)
-        pay = _real("rewards", rewards, self._flag_shape, self._flag_shape)
-        if pay.dtype is not _F64:
-            pay = pay.astype(_F64)
-        over = _flags("terminated", terminated, self._flag_shape)
-        cut = _flags("truncated", truncated, self._flag_shape)
+            acts = self._integers(actions, action_batch)
+        rows = Rows(
+            states,
+            acts,
+            _real("rewards", rewards, (count,), (count,)).astype(_F64, copy=False),
+            next_states,
+            _flags("terminated", terminated, (count,)),
+            _flags("truncated", truncated, (count,)),
+        )
+        # Whoever gives the right types once will most likely do so again.
+        same = all(one is other for one, other in zip(given, rows, strict=True))
+        self.quick = same and self.plain and _COMPILED
+        return rows
+
+    def cast(self, rows: Rows) -> tuple[NDArray[np.int8], int]:
+        """Cast arranged rows to what is stored; gives the same as `load`."""
+        layout = self._layout
         if layout.half:
-            states, next_states = _through_half(states), _through_half(next_states)
-            acts = _through_half(acts)
-        codes = np.empty(rows, dtype=np.int8)
-        refused = stage_rows(
-            states, next_states, acts, pay, over, cut,
-            self._states, self.records, self._copy_actions, codes,
-        )  # fmt: skip
+            rows = rows._replace(
+                observations=_through_half(rows.observations),
+                next_observations=_through_half(rows.next_observations),
+            )
+        packed = rows.actions
+        if not layout.float_actions:
+            rows = rows._replace(actions=np.empty((self.rows, 0), dtype=np.float32))
+        elif layout.half:
+            packed = _through_half(packed)
+            rows = rows._replace(actions=packed)
+        codes = np.empty(self.rows, dtype=np.int8)
+        copied = layout.float_actions and not layout.half
+        refused: int = teach(stage_rows, *rows, self.states, self.records, copied, codes)
+        if not copied:
+            self._packed_actions[...] = packed
         if layout.half:
-            self._halves[...] = self._states
-            if layout.float_actions:
-                self._packed_actions[...] = acts
+            self._halves[...] = self.states
         return codes, refused
 
     def _fit(self, shape: tuple[int, ...]) -> None:
@@ -129,12 +201,12 @@ class Stage:
             )
         self.resize(shape[0])
 
-    def _integers(self, actions: Any) -> NDArray[Any]:
+    def _integers(self, actions: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         """Check integer actions against their space."""
         layout = self._layout
         array = np.asarray(actions)
-        if array.shape != self._action_batch_shape:
-            raise _wrong_shape("actions", array.shape, self._action_batch_shape)
+        if array.shape != shape:
+            raise _wrong_shape("actions", array.shape, shape)
         if array.dtype.kind not in "iub":
             raise TypeError(f"actions has dtype {array.dtype}; this action space needs integers")
         assert layout.action_low is not None
@@ -158,7 +230,7 @@ def _real(
     array: NDArray[Any] = value if type(value) is np.ndarray else np.asarray(value)
     if array.shape != shape:
         raise _wrong_shape(name, array.shape, shape)
-    if not ((array.dtype is _F64 or array.dtype is _F32) and array.flags.c_contiguous):
+    if not ((array.dtype is _F64 or array.dtype is _F32) and array.flags.carray):
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
         kept = _F32 if array.dtype == _F32 else _F64
@@ -171,7 +243,7 @@ def _flags(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     array = value if type(value) is np.ndarray else np.asarray(value)
     if array.shape != shape:
         raise _wrong_shape(name, array.shape, shape)
-    if array.dtype is _BOOL and array.flags.c_contiguous:
+    if array.dtype is _BOOL and array.flags.carray:
         return array
     if array.dtype.kind not in "iub":
         raise TypeError(f"{name} has dtype {array.dtype}; expected booleans")
