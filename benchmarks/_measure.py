@@ -23,6 +23,7 @@ def interleaved(
 
     Args:
         contenders: by name, a function that does some work and says how many operations it was.
+            A millisecond or so is best: long enough to time, short enough to be left alone.
         rounds: how many times each is measured, after one round that does not count.
 
     Returns:
@@ -30,15 +31,19 @@ def interleaved(
     """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
-    for turn in range(rounds + 1):
-        # Another one begins each time: nobody always runs in the wake of the same neighbour.
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            gc.collect()
-            start = time.perf_counter()
-            operations = contenders[name]()
-            elapsed = time.perf_counter() - start
-            if turn:
-                times[name].append(elapsed / operations * 1e6)
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds + 1):
+            # Another one begins each time: nobody always runs in the wake of the same neighbour.
+            for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                start = time.perf_counter()
+                operations = contenders[name]()
+                elapsed = time.perf_counter() - start
+                if turn:
+                    times[name].append(elapsed / operations * 1e6)
+    finally:
+        gc.enable()
     return {name: summary(values) for name, values in times.items()}
 
 

@@ -253,9 +253,9 @@ def measure_time(shape: str, transitions: int, rounds: int) -> dict[str, dict[st
 
     def adding(name: str) -> Callable[[], int]:
         def work() -> int:
-            made[name].add(stream, position[name], 1000)
-            position[name] += 1000
-            return 1000
+            made[name].add(stream, position[name], 100)
+            position[name] += 100
+            return 100
 
         return work
 
@@ -269,9 +269,9 @@ def measure_time(shape: str, transitions: int, rounds: int) -> dict[str, dict[st
     learners = {name: c for name, c in made.items() if "prioritized" in name}
     return {
         "add": interleaved({name: adding(name) for name in made}, rounds),
-        "sample": interleaved({n: repeating(c.sample, 100) for n, c in made.items()}, rounds),
+        "sample": interleaved({n: repeating(c.sample, 5) for n, c in made.items()}, rounds),
         "sample and feedback": interleaved(
-            {name: repeating(c.learn, 100) for name, c in learners.items()}, rounds
+            {name: repeating(c.learn, 5) for name, c in learners.items()}, rounds
         ),
     }
 
@@ -279,7 +279,7 @@ def measure_time(shape: str, transitions: int, rounds: int) -> dict[str, dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--transitions", type=int, default=100_000, help="filled into each buffer")
-    parser.add_argument("--rounds", type=int, default=15, help="measurements of each operation")
+    parser.add_argument("--rounds", type=int, default=200, help="measurements of each operation")
     parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
     parser.add_argument("--out", default="runs/benchmarks/buffers.json", help="JSON file to write")
     parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
