@@ -281,7 +281,7 @@ def main() -> None:
     parser.add_argument("--transitions", type=int, default=100_000, help="filled into each buffer")
     parser.add_argument("--rounds", type=int, default=200, help="measurements of each operation")
     parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
-    parser.add_argument("--out", default="runs/benchmarks/buffers.json", help="JSON file to write")
+    parser.add_argument("--out", default="results/buffers/buffers.json", help="JSON file to write")
     parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory_of:
