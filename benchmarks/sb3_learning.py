@@ -135,8 +135,8 @@ def summarise() -> None:
         "",
         f"Made by `python benchmarks/sb3_learning.py`; settings: `{parity.SETTINGS[ALGO, ENV]}`,",
         "the filter's own settings are its defaults. While its warm-up lasts (10,000 steps)",
-        "everything is kept, so the first half of a run is the plain run to the bit; what the filter",
-        "does shows in the second half only.",
+        "everything is kept, so the first half of a run is the plain run to the bit; what the",
+        "filter does shows in the second half only.",
     ]
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "learning.md").write_text("\n".join(lines) + "\n")
