@@ -15,7 +15,7 @@ from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.kernels import add_rows
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 from frugalrl.replay.samplers import Sampler
-from frugalrl.replay.staging import Stage, teach
+from frugalrl.replay.staging import UNKNOWN_TYPES, Stage, teach
 from frugalrl.replay.storage import Storage
 from frugalrl.replay.validation import integer_from
 
@@ -88,7 +88,7 @@ class Intake:
             codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
             try:
                 done = self._add_rows(add_rows, given, codes, slots)
-            except TypeError:
+            except UNKNOWN_TYPES:
                 stage.quick = False
         if done == -1:
             given = stage.arrange(*given)

@@ -41,27 +41,11 @@ FINE, BAD_CODE, BAD_STORE, BAD_REPLACE = 0, 1, 2, 3
 
 
 @njit(cache=True)
-def stage_rows(
+def _stage(
     observations: Any, actions: Any, rewards: Any, next_observations: Any,
     terminated: Any, truncated: Any, states: Any, records: Any, copy_actions: bool, codes: Any,
 ) -> int:  # fmt: skip
-    """Cast rows to what will be stored and mark those that are not finite as `REFUSED`.
-
-    Args:
-        observations: (n, d) float32 or float64.
-        actions: (n, a) float32 or float64; a = 0 when the caller stages the actions.
-        rewards: (n,) float64.
-        next_observations: (n, d) of the same type as the observations.
-        terminated: (n,) bool.
-        truncated: (n,) bool.
-        states: (2, n, d) float32, filled with observations and next observations.
-        records: (n, 2 + words) int32, filled with reward, flags and action.
-        copy_actions: whether float32 actions go into the records, or are only checked.
-        codes: (n,) int8, filled with `REFUSED` or `DROP`.
-
-    Returns:
-        The number of refused rows, or -1 (and nothing is filled in) when a shape is wrong.
-    """
+    """Do what `stage_rows` says; apart, because that one refuses types it was not taught."""
     rows, width = states.shape[1], states.shape[2]
     if (
         observations.shape != (rows, width)
@@ -95,6 +79,34 @@ def stage_rows(
         codes[i] = DROP if finite else REFUSED
         refused += not finite
     return refused
+
+
+@njit(cache=True)
+def stage_rows(
+    observations: Any, actions: Any, rewards: Any, next_observations: Any,
+    terminated: Any, truncated: Any, states: Any, records: Any, copy_actions: bool, codes: Any,
+) -> int:  # fmt: skip
+    """Cast rows to what will be stored and mark those that are not finite as `REFUSED`.
+
+    Args:
+        observations: (n, d) float32 or float64.
+        actions: (n, a) float32 or float64; a = 0 when the caller stages the actions.
+        rewards: (n,) float64.
+        next_observations: (n, d) of the same type as the observations.
+        terminated: (n,) bool.
+        truncated: (n,) bool.
+        states: (2, n, d) float32, filled with observations and next observations.
+        records: (n, 2 + words) int32, filled with reward, flags and action.
+        copy_actions: whether float32 actions go into the records, or are only checked.
+        codes: (n,) int8, filled with `REFUSED` or `DROP`.
+
+    Returns:
+        The number of refused rows, or -1 (and nothing is filled in) when a shape is wrong.
+    """
+    return _stage(
+        observations, actions, rewards, next_observations,
+        terminated, truncated, states, records, copy_actions, codes,
+    )  # fmt: skip
 
 
 @njit(cache=True)
@@ -266,7 +278,7 @@ def add_rows(
         The first row not handled, because the arrays must grow, the number of rows when done; or
         -1 when a shape is wrong; or -1 - r when r rows are refused and none is stored.
     """
-    refused = stage_rows(
+    refused = _stage(
         observations, actions, rewards, next_observations,
         terminated, truncated, states, records, True, codes,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from frugalrl.replay.kernels import RECORD_ACTION, RECORD_REWARD, stage_rows
@@ -13,6 +14,8 @@ from frugalrl.replay.spaces import Layout
 _F32 = np.dtype(np.float32)
 _F64 = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
+UNKNOWN_TYPES = (TypeError, ValueError, NumbaError)
+"""What Numba raises for arguments it was not taught, or cannot even name the type of."""
 _COMPILED = hasattr(stage_rows, "disable_compile")
 
 
@@ -30,8 +33,8 @@ class Rows(NamedTuple):
 def teach(compiled: Any, *arguments: Any) -> Any:
     """Call a compiled function, compiling it for these types, and for no others afterwards.
 
-    A function so taught answers arguments of any other types with a TypeError. That makes its own
-    look at the types, which it takes anyway, the only check that common calls need.
+    A function so taught answers arguments of any other types with one of `UNKNOWN_TYPES`. That
+    makes its own look at the types, which it takes anyway, the only check that common calls need.
     """
     if not _COMPILED:
         return compiled(*arguments)
@@ -107,7 +110,7 @@ class Stage:
                     observations, actions, rewards, next_observations, terminated, truncated,
                     self.states, self.records, True, codes,
                 )  # fmt: skip
-            except TypeError:
+            except UNKNOWN_TYPES:
                 self.quick = False
             else:
                 if refused >= 0:
