@@ -8,7 +8,7 @@ from pathlib import Path
 from frugalrl.commands.arguments import parse
 
 DESCRIPTION = """Write the report of a results directory: report.html, tables.md, tables.tex,
-runs.csv and figures/*.svg. The directory may be unfinished: what is missing is said in the report."""
+runs.csv and figures/*.svg. The directory may be unfinished: the report says what is missing."""
 
 
 @dataclass(frozen=True)
