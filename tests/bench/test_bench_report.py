@@ -181,9 +181,12 @@ def test_controls_that_do_as_well_are_said_to(make_results: MakeResults) -> None
         done = read_json(path)
         assert done is not None
         seed = int(path.parent.name.removeprefix("seed-"))
-        write_json(path, {**done, "reward": 100.0 + (seed - 2)})
+        # Controls are as good as FAC, whose lead is small beside what seeds differ by.
+        lead = 0.01 * (seed + 1) if done["stored"] == 1_000 else 0.0
+        write_json(path, {**done, "reward": 100.0 + (seed - 2) + lead})
     text = verdict(summarize(read_results(root)))
-    assert "no difference can be told from chance" in text
+    assert "an advantage seed by seed that Welch's test (p = 0.98) does not confirm" in text
+    assert "50 % of its bytes, the filter's own included" in text
     assert "Neither random dropping at the same rate nor a ring of the same size did" in text
     assert "do not show that it matters what is kept" in text
 

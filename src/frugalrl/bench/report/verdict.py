@@ -16,7 +16,7 @@ from frugalrl.bench.aggregate import (
 )
 from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.table import digits_for, show, show_interval
-from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, compare_means
+from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, Comparison, compare_means
 
 _CONTROLS = {"random": "random dropping at the same rate", "small": "a ring of the same size"}
 
@@ -91,6 +91,9 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
         f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} FAC ended with {show(share, 0)} % "
         f"of the baseline's transitions"
     )
+    if baseline.bytes > 0 and math.isfinite(fac.bytes):
+        weight = 100.0 * fac.bytes / baseline.bytes
+        text += f" ({show(weight, 0)} % of its bytes, the filter's own included)"
     if fac.against_baseline is None:
         return f"{text}."
     difference = fac.against_baseline.difference
@@ -102,8 +105,15 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
     if not difference.has_interval:
         return f"{text}: too few seeds to tell."
     if not fac.against_baseline.clear:
-        return f"{text}: no difference can be told from chance."
+        return f"{text}: {_unclear(fac.against_baseline)}."
     return f"{text}: clearly {'higher' if difference.value > 0 else 'lower'}."
+
+
+def _unclear(found: Comparison) -> str:
+    if found.difference.excludes(0.0) and found.welch_p is not None:
+        side = "an advantage" if found.difference.value > 0 else "a loss"
+        return f"{side} seed by seed that Welch's test (p = {show(found.welch_p)}) does not confirm"
+    return "no difference can be told from chance"
 
 
 def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
