@@ -19,6 +19,7 @@ _STYLE = """
 svg { background: #ffffff; color: #1f2430; font: 13px system-ui, sans-serif; }
 text { fill: currentColor; }
 .title { font-size: 15px; font-weight: 600; }
+.small { font-size: 10px; }
 .grid { stroke: #dfe3ea; stroke-width: 1; }
 .axis { stroke: #8a92a0; stroke-width: 1; }
 @media (prefers-color-scheme: dark) {
@@ -141,10 +142,13 @@ def _draw_axes(figure: Figure, x_axis: _Axis, y_axis: _Axis, top: float) -> list
         parts.append(_segment(_LEFT, y, _WIDTH - _RIGHT, y, "grid"))
         parts.append(_text(_LEFT - 8, y + 4, tick_label(tick), "end"))
     if figure.categories:
-        room = int((_WIDTH - _LEFT - _RIGHT) / len(figure.categories) / 7.0)
+        width = (_WIDTH - _LEFT - _RIGHT) / len(figure.categories)
+        crowded = max(map(len, figure.categories)) * 7.6 > width
+        room = int(width / (5.6 if crowded else 7.6))
         for index, name in enumerate(figure.categories):
             shown = name if len(name) <= room else name[: max(room - 1, 1)] + "…"
-            parts.append(_text(x_axis.at(index + 0.5), bottom + 20, shown, "middle"))
+            size = "small" if crowded else ""
+            parts.append(_text(x_axis.at(index + 0.5), bottom + 20, shown, "middle", size))
     else:
         for tick in nice_ticks(x_axis.low, x_axis.high, 6):
             parts.append(_text(x_axis.at(tick), bottom + 20, tick_label(tick), "middle"))
