@@ -82,3 +82,18 @@ def test_missing_module_of_our_own_is_not_disguised(monkeypatch):
 
 def test_version_is_the_installed_one():
     assert frugalrl.__version__ == metadata.version("frugalrl")
+
+
+ORDER = ["admission", "replay", "agents", "training", "bench", "commands"]
+
+
+def test_imports_point_one_way():
+    wrong = []
+    for place, package in enumerate(ORDER):
+        later = "|".join(["adapters", "cli", *ORDER[place + 1 :]])
+        for file in (Path(frugalrl.__file__).parent / package).rglob("*.py"):
+            found = re.findall(
+                rf"^\s*(?:from|import) frugalrl\.(?:{later})\b.*", file.read_text("utf-8"), re.M
+            )
+            wrong += [f"{package}/{file.name}: {line.strip()}" for line in found]
+    assert wrong == []

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell, expand
-from frugalrl.bench.contents import describe_contents, fit_partition, replay_through, state_map
+from frugalrl.bench.kept import replay_through, state_map
 from frugalrl.bench.results import GRID_FILE, write_json
 from frugalrl.bench.suites import Suite, Task, load_suite
+from frugalrl.replay.contents import describe_contents, fit_partition
 
 _LEVEL = {"baseline": 100.0, "fac": 103.0, "laber": 90.0, "random": 80.0, "small": 85.0}
 

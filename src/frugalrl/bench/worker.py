@@ -116,12 +116,8 @@ def describe_buffer(
     import numpy as np
 
     from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.bench.contents import (
-        describe_contents,
-        fit_partition,
-        replay_through,
-        state_map,
-    )
+    from frugalrl.bench.kept import replay_through, state_map
+    from frugalrl.replay.contents import describe_contents, fit_partition
     from frugalrl.training.resolve import resolve
 
     held = buffer.transitions()

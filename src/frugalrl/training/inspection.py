@@ -48,8 +48,7 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         RunDirectoryError: the run has no buffer.
     """
-    # Upwards in the order of imports, but only a measure: nothing here depends on benchmarks.
-    from frugalrl.bench.contents import describe_contents, fit_partition
+    from frugalrl.replay.contents import describe_contents, fit_partition
 
     directory = RunDirectory(path)
     buffer = load_buffer(path)
