@@ -56,7 +56,7 @@ def test_fingerprints_change_with_settings_and_not_with_labels() -> None:
     assert dataclasses.replace(cell, label="other").fingerprint == cell.fingerprint
     assert dataclasses.replace(cell, steps=1).fingerprint != cell.fingerprint
     changed = dataclasses.replace(cell, steps=1, settings={**cell.settings, "batch_size": 8})
-    said = describe_change(cell.to_json(), changed.to_json())
+    said = describe_change(cell, changed)
     assert said == "batch_size was 64, is 8, steps was 2000, is 1"
 
 

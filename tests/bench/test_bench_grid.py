@@ -155,6 +155,13 @@ def test_directories_that_hold_something_else_are_refused(tmp_path: Path) -> Non
         make_grid(tmp_path / "r", "baseline", jobs=0)
 
 
+def test_a_grid_killed_at_its_very_beginning_can_begin_again(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".grid.json.123").touch()
+    make_grid(tmp_path, "baseline").run(Lines())
+    assert done(tmp_path, "baseline")["reward"] == 1.0
+
+
 def test_a_second_grid_is_kept_out(tmp_path: Path) -> None:
     first = make_grid(tmp_path / "r", "baseline")
     before = (tmp_path / "r" / "grid.json").read_text("utf-8")

@@ -58,6 +58,7 @@ def test_the_default_value_is_the_method_itself() -> None:
         ("fac@epsilon", "is no parameter=value"),
         ("fac@", "no parameter after the @"),
         ("fac@mu=many", "is no number"),
+        ("fac@mu=50.7", "is no whole number"),
         ("baseline@mu=3", "baseline has no filter"),
     ],
 )

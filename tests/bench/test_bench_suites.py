@@ -97,6 +97,9 @@ def test_a_printed_suite_loads_again(tmp_path: Path) -> None:
         (("[settings]", "[sweep.epsilon]\n[settings]"), "needs values"),
         (("[settings]", "[settings"), "not valid TOML"),
         (("batch_size = 32", "seed = 1"), "unknown setting"),
+        (("batch_size = 32", 'admission = "fac"'), "what methods differ in"),
+        (("steps = 500", "steps = 500\nsac = 5"), "sac of Pendulum-v1 must be a table"),
+        (('name = "mine"', "sweep = 3"), r"must be tables \[sweep.NAME\]"),
     ],
 )
 def test_mistakes_are_named(change: tuple[str, str], message: str) -> None:
@@ -135,6 +138,9 @@ def test_a_sweep_compares_values_with_the_filter_as_it_is() -> None:
         "fac@epsilon=0.5",
     )
     assert suites.with_sweep(ablation, "mu", [70]).methods == ("fac", "fac@mu=70")
+    # From the command line values come as text: another spelling of the default is no other value.
+    values = ["1e5", "100000", "5e4"]
+    assert suites.with_sweep(ablation, "eta", values).methods == ("fac", "fac@eta=50000")
     with pytest.raises(BenchError, match=r"unknown parameter 'epsilom'\. Did you mean 'epsilon'"):
         suites.with_sweep(ablation, "epsilom")
     with pytest.raises(BenchError, match="has no values for mu"):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from frugalrl.bench.errors import BenchError
+from frugalrl.bench.methods import METHODS
 from frugalrl.bench.suites import Suite, Task
 
 CELL_FILE = "cell.json"
@@ -76,8 +77,18 @@ class Cell:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Cell:
-        """Make a cell from `to_json`'s values."""
-        return cls(**{key: values[key] for key in cls.__dataclass_fields__})
+        """Make a cell from `to_json`'s values.
+
+        Raises:
+            BenchError: Some are missing.
+        """
+        try:
+            return cls(**{key: values[key] for key in cls.__dataclass_fields__})
+        except (KeyError, TypeError):
+            raise BenchError(
+                "these results list a run without all of its settings: they are damaged, or "
+                "another version of frugalrl made them"
+            ) from None
 
 
 def expand(suite: Suite, scale: float = 1.0) -> list[Cell]:
@@ -89,6 +100,10 @@ def expand(suite: Suite, scale: float = 1.0) -> list[Cell]:
     """
     if not 0.0 < scale <= 1.0:
         raise BenchError(f"scale={scale} must be above 0 and at most 1")
+    if not suite.methods:
+        raise BenchError(f"no methods: ask for at least one of {', '.join(METHODS)}")
+    if suite.evaluations < 1:
+        raise BenchError(f"evaluations={suite.evaluations} must be at least 1")
     cells = []
     for task in suite.tasks:
         for seed in suite.seeds:
@@ -107,7 +122,7 @@ def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: floa
         settings.update(suite.frugal)
     settings.update(method.settings)
     preset = {} if settings.get("preset") == "none" else find_preset(task.env, task.algo)
-    steps = task.steps or preset.get("steps")
+    steps = preset.get("steps") if task.steps is None else task.steps
     if steps is None:
         raise BenchError(
             f"{task.name} has no preset, so its length is unknown: set steps, or pass --steps"
@@ -154,10 +169,9 @@ def command(cell: Cell, derived: Mapping[str, Any], out: str) -> str:
     return shlex.join([*words, "--out", out])
 
 
-def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def describe_change(old: Cell, new: Cell) -> str:
     """Say in which settings two cells differ."""
-    first = {**old, **dict(old.get("settings", {}))}
-    second = {**new, **dict(new.get("settings", {}))}
-    keys = [key for key in sorted({*first, *second}) if key != "settings"]
+    first, second = ({**values, **values["settings"]} for values in (old.to_json(), new.to_json()))
+    keys = sorted({*first, *second} - {"settings", "label"})
     changed = [key for key in keys if first.get(key) != second.get(key)]
     return ", ".join(f"{key} was {first.get(key)!r}, is {second.get(key)!r}" for key in changed)

@@ -16,6 +16,6 @@ def unknown(what: str, got: str, known: Iterable[str]) -> BenchError:
     """Make the error for a name that does not exist; it gives the nearest and all that do."""
     names = list(known)
     by_lower = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(got.lower(), by_lower, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(got.lower(), by_lower, n=1, cutoff=0.6)
     hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
     return BenchError(f"unknown {what} {got!r}.{hint} There are: {', '.join(names)}.")

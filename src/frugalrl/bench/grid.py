@@ -131,11 +131,12 @@ class Grid:
     def _prepare(self, about: Mapping[str, Any]) -> None:
         old = read_json(self.root / GRID_FILE)
         for job in self.jobs:
-            stored = read_json(job.directory / CELL_FILE)
-            if stored is not None and Cell.from_json(stored).fingerprint != job.cell.fingerprint:
+            values = read_json(job.directory / CELL_FILE)
+            stored = Cell.from_json(values) if values is not None else job.cell
+            if stored.fingerprint != job.cell.fingerprint:
                 raise BenchError(
                     f"{self.root} was made with other settings: {job.cell.name}: "
-                    f"{describe_change(stored, job.cell.to_json())}. Choose another --out, or "
+                    f"{describe_change(stored, job.cell)}. Choose another --out, or "
                     "ask for the same settings to go on"
                 )
             done = read_json(job.directory / DONE_FILE)
@@ -178,7 +179,7 @@ class Grid:
     def _check_directory(self, old: Mapping[str, Any] | None) -> None:
         if self.root.exists() and not self.root.is_dir():
             raise BenchError(f"out={str(self.root)!r} is a file; choose a directory")
-        if old is None and self.root.is_dir() and any(self.root.iterdir()):
+        if old is None and self.root.is_dir() and any(_visible(self.root)):
             raise BenchError(
                 f"out={str(self.root)!r} is not empty and holds no grid of runs; choose another"
             )
@@ -324,6 +325,11 @@ class Grid:
         for job in self.jobs:
             if job.process is not None and job.process.poll() is None:
                 job.process.terminate()
+
+
+def _visible(directory: Path) -> Iterator[Path]:
+    """List a directory without what a grid killed at its very beginning may have left."""
+    return (path for path in directory.iterdir() if not path.name.startswith("."))
 
 
 def _reward(done: Mapping[str, Any]) -> str:

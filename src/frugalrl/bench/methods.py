@@ -128,9 +128,6 @@ PARAMETERS: dict[str, Parameter] = {
     )
 }
 
-# Readable on white and on black, in the order in which an ablation's values are drawn.
-_VARIANT_COLORS = ("#2166d1", "#0f9b8e", "#a8458f", "#b8860b", "#7a7f87", "#d3262f", "#3f9142")
-
 
 def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
     """Find a method by name, with parameters after an `@` if there are any.
@@ -160,9 +157,10 @@ def variant_name(base: str, parameter: str, value: Any) -> str:
     """Name a method with one parameter changed; the default value gives the method itself."""
     if parameter not in PARAMETERS:
         raise unknown("parameter", parameter, PARAMETERS)
-    if _same(value, PARAMETERS[parameter].default):
+    read = _parse(parameter, str(value))
+    if read == PARAMETERS[parameter].default:
         return base
-    return f"{base}@{parameter}={_show(value)}"
+    return f"{base}@{parameter}={f'{read:g}' if isinstance(read, float) else read}"
 
 
 def split_variant(name: str) -> tuple[str, dict[str, str]]:
@@ -183,14 +181,11 @@ def _with_parameters(method: Method, changes: str) -> Method:
             raise unknown("parameter", key, PARAMETERS)
         settings[PARAMETERS[key].setting] = _parse(key, text)
         shown.append(f"{key} {text}")
-    color = _VARIANT_COLORS[1 + sum(map(ord, changes)) % (len(_VARIANT_COLORS) - 1)]
     return Method(
         name=f"{method.name}@{changes}",
         label=f"{method.label}, {', '.join(shown)}",
         about=f"{method.about}; {', '.join(shown)}",
         settings=settings,
-        color=color,
-        dash="dash",
     )
 
 
@@ -202,14 +197,8 @@ def _parse(parameter: str, text: str) -> Any:
         number = float(text)
     except ValueError:
         raise BenchError(f"{parameter}={text!r} is no number") from None
-    return int(number) if isinstance(default, int) else number
-
-
-def _same(value: Any, default: Any) -> bool:
-    if isinstance(default, str) or isinstance(value, str):
-        return str(value) == str(default)
-    return float(value) == float(default)
-
-
-def _show(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if not isinstance(default, int):
+        return number
+    if not number.is_integer():
+        raise BenchError(f"{parameter}={text!r} is no whole number")
+    return int(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,11 @@ def with_tasks(suite: Suite, envs: Sequence[str], algo: str | None) -> Suite:
     envs = envs or list(dict.fromkeys(task.env for task in suite.tasks))
     known = {(task.env, task.algo): task for task in suite.tasks}
     algos = [algo] if algo else list(dict.fromkeys(task.algo for task in suite.tasks))
-    tasks = [known.get((env, a), Task(env, a)) for env in envs for a in algos]
+    arguments = {task.env: task.settings.get("env_kwargs") for task in suite.tasks}
+    tasks = []
+    for env, name in itertools.product(envs, algos):
+        settings = {"env_kwargs": arguments[env]} if arguments.get(env) else {}
+        tasks.append(known.get((env, name), Task(env, name, settings=settings)))
     return replace(suite, tasks=tuple(tasks))
 
 
@@ -69,13 +74,13 @@ def checked_cells(suite: Suite, scale: float = 1.0) -> list[Cell]:
     from frugalrl.training.environments import check_spaces, find_environment
     from frugalrl.training.resolve import resolve
 
-    cells = expand(suite, scale)
     for task in suite.tasks:
         arguments = dict(task.settings.get("env_kwargs", {}))
         factory = find_environment(task.env, arguments)
         environment = factory.make()
         check_spaces(environment.observation_space, environment.action_space, task.env)
         environment.close()
+    cells = expand(suite, scale)
     tried = set()
     for cell in cells:
         if (cell.task, cell.method) in tried:

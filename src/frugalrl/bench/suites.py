@@ -26,6 +26,8 @@ SUITES = ("smoke", "classic", "paper", "ablation")
 ALGORITHMS = ("sac", "td3", "ddpg")
 # A run takes these from the grid; a suite that sets them would contradict it.
 _RESERVED = ("env", "algo", "steps", "seed", "out")
+# What makes a method: set for all runs, they would make another method of the baseline.
+_OF_METHODS = ("admission", "sampler")
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def load_suite(name: str) -> Suite:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise BenchError(f"cannot read the suite {name}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise BenchError(f"cannot read the suite {name}: it is no text") from None
         return parse_suite(text, name)
     return parse_suite(suite_text(name), name)
 
@@ -205,7 +209,10 @@ def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Ta
     for algo in _names(entry.get("algorithms", list(algorithms)), "algorithms", source):
         if algo not in ALGORITHMS:
             raise unknown("algorithm", algo, ALGORITHMS)
-        own = dict(entry.get(algo, {}))
+        own = entry.get(algo, {})
+        if not isinstance(own, dict):
+            raise BenchError(f"{source}: {algo} of {entry['env']} must be a table, got {own!r}")
+        own = dict(own)
         steps = own.pop("steps", entry.get("steps"))
         if steps is not None:
             steps = _positive(steps, f"steps of {entry['env']}", source)
@@ -224,11 +231,11 @@ def _own_method(name: str, table: object, source: str) -> Method:
     label = str(settings.pop("label", name))
     if name in METHODS or any(sign in name for sign in "@/,"):
         raise BenchError(f"{source}: a method of your own cannot be called {name!r}")
-    merged = {**base.settings, **parse_settings(settings, source)}
+    merged = {**base.settings, **parse_settings(settings, source, of_method=True)}
     return replace(base, name=name, label=label, about=f"{base.name}, changed", settings=merged)
 
 
-def parse_settings(table: object, source: str) -> dict[str, Any]:
+def parse_settings(table: object, source: str, *, of_method: bool = False) -> dict[str, Any]:
     """Check that a table holds settings of a run, by name."""
     from frugalrl.training.config import TrainConfig
 
@@ -238,6 +245,11 @@ def parse_settings(table: object, source: str) -> dict[str, Any]:
     for key in table:
         if key not in known:
             raise unknown(f"setting in {source}", str(key), known)
+        if key in _OF_METHODS and not of_method:
+            raise BenchError(
+                f"{source}: {key} is what methods differ in: choose among those, or "
+                "write a [method.NAME] of your own"
+            )
     return dict(table)
 
 
@@ -252,7 +264,9 @@ def _sweep(parameter: str, table: object, source: str) -> tuple[Any, ...]:
 
 def _tables(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, Any]]:
     value = document.get(key, {})
-    return value.items() if isinstance(value, Mapping) else ()
+    if not isinstance(value, Mapping):
+        raise BenchError(f"{key} must be tables [{key}.NAME], got {value!r}")
+    return value.items()
 
 
 def _names(value: object, key: str, source: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class Options:
     suite: str
     """smoke, classic, paper, ablation, or the path of a TOML file."""
     out: Path | None = None
-    """Results directory; None: results/SUITE."""
+    """Results directory; None: results/SUITE, after the file's name where the suite is a file."""
     jobs: int = 1
     """Runs at a time, each on its own core."""
     only: str = ""
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
         suite = replace(suite, methods=plan.method_names(options.methods))
     if options.parameter is not None:
         suite = suites.with_sweep(suite, options.parameter, options.values)
-    elif options.suite == "ablation" or options.values:
+    elif suite.sweeps or options.values:
         raise BenchError(f"say what to vary: --parameter {'|'.join(PARAMETERS)}")
     if options.env or options.algo:
         suite = plan.with_tasks(suite, options.env, options.algo)
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
         suite = suites.choose(suite, options.only.split(","))
     return execute(
         plan.with_settings(suite, options.set),
-        options.out or Path("results") / suite.name,
+        options.out or Path("results") / Path(options.suite).stem,
         scale=options.scale,
         jobs=options.jobs,
         dry_run=options.dry_run,
