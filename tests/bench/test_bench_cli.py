@@ -35,6 +35,11 @@ MakeResults = Callable[..., Path]
         (["bench", "smoke", "--algo", "sacc"], "Did you mean 'sac'?"),
         (["compare", "Pendulum-v1", "--algo", "td33"], "Did you mean 'td3'?"),
         (["compare", "Pendulun-v1", "--steps", "500"], "did you mean Pendulum-v1?"),
+        (["compare", "Pendulun-v1"], "did you mean Pendulum-v1?"),
+        (["compare", "Pendulum-v1", "--methods", ","], "no methods: ask for at least one of"),
+        (["compare", "Pendulum-v1", "--evaluations", "0"], "evaluations=0 must be at least 1"),
+        (["compare", "Pendulum-v1", "--steps", "0"], "steps=0 must be a whole number"),
+        (["compare", "Pendulum-v1", "--set", "sampler=prioritized"], "what methods differ in"),
         (["compare", "CartPole-v1", "--steps", "500"], "action space"),
         (["compare", "Pusher-v5"], "its length is unknown: set steps, or pass --steps"),
         (["compare", "Pendulum-v1", "--methods", "fac@mu"], "is no parameter=value"),
@@ -93,6 +98,33 @@ def test_fac_is_added_for_a_control(
     assert "note: fac is added: small" in capsys.readouterr().out
 
 
+def test_another_algorithm_keeps_the_environments_arguments() -> None:
+    suite = plan.with_tasks(load_suite("ablation"), ["Ant-v5", "Hopper-v5"], "td3")
+    assert [(task.env, task.algo) for task in suite.tasks] == [
+        ("Ant-v5", "td3"),
+        ("Hopper-v5", "td3"),
+    ]
+    kept = {"env_kwargs": {"include_cfrc_ext_in_observation": False}}
+    assert [dict(task.settings) for task in suite.tasks] == [kept, {}]
+
+
+def test_a_copied_suite_has_a_directory_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr(
+        "frugalrl.bench.command.execute", lambda suite, out, **_: asked.append(out) or 0
+    )
+    assert main(["bench", "ablation", "--print"]) == 0
+    mine = tmp_path / "mine.toml"
+    mine.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert main(["bench", str(mine)]) == 2
+    assert "say what to vary" in capsys.readouterr().err
+    assert main(["bench", str(mine), "--parameter", "nu"]) == 0
+    assert main(["bench", "ablation", "--parameter", "nu"]) == 0
+    assert asked == [Path("results/mine"), Path("results/ablation")]
+
+
 def test_an_ablation_of_another_environment() -> None:
     from frugalrl.bench.suites import with_sweep
 
@@ -139,6 +171,34 @@ def test_a_report_can_be_written_elsewhere_and_opened(
     assert not (root / "report.html").exists()
     assert opened == [(out / "report.html").as_uri()]
     assert f"report: {out / 'report.html'}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ('{"suite": "smoke"}', "lists no runs"),
+        ('{"cells": [{"env": "Pendulum-v1"}]}', "without all of its settings"),
+        ('{"cells": [{"env"', "no readable grid.json"),
+    ],
+)
+def test_a_damaged_grid_is_refused(
+    grid: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "grid.json").write_text(grid, encoding="utf-8")
+    assert main(["report", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_report_whose_runs_are_gone_stays(
+    make_results: MakeResults, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = make_results()
+    assert main(["report", str(root)]) == 0
+    before = (root / "report.html").read_bytes()
+    (root / "cells").rename(root.parent / "elsewhere")
+    assert main(["report", str(root)]) == 2
+    assert "not the runs it was made from" in capsys.readouterr().err
+    assert (root / "report.html").read_bytes() == before
 
 
 def test_an_empty_results_directory_is_refused(

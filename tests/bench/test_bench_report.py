@@ -155,6 +155,7 @@ def test_published_numbers_stand_beside_ours(make_results: MakeResults) -> None:
     assert "(paper −143.97 ± 87.80)" in row
     assert "Reacher (SAC) | P | 2.17 | 2.057 | misprint" in text
     latex = (root / "tables.tex").read_text("utf-8")
+    assert latex.isascii()  # compiles with any LaTeX
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") > 5
 
 
@@ -225,6 +226,40 @@ def test_methods_without_a_baseline_are_only_listed(make_results: MakeResults) -
     root = make_results(made_up_suite(methods=("laber", "per"), seeds=3))
     assert "cannot compare the two" in verdict(summarize(read_results(root)))
     assert write_report(root).is_file()
+
+
+def test_an_ablation_is_compared_with_the_filter_as_it_is(make_results: MakeResults) -> None:
+    methods = ("fac", "fac@epsilon=0.1", "fac@epsilon=0.5")
+    root = make_results(made_up_suite(methods=methods, seeds=5))
+    summary = summarize(read_results(root))
+    said = verdict(summary)
+    assert "Of 2 comparisons of FAC with itself changed 2 differ clearly" in said
+    assert "FAC, epsilon 0.1 (lower)" in said
+    assert said.count(".") - said.count("0.") == 2
+    write_report(root)
+    rows = (root / "tables.md").read_text("utf-8").partition("## FAC against")[0]
+    assert "vs FAC" in rows
+    figures = {figure.id: figure.to_plotly() for figure in all_figures(summary)}
+    # Values like 0.1 are names of bars, not places on an axis.
+    assert figures["epsilon-buffer-pendulum-v1-sac"]["layout"]["xaxis"]["type"] == "category"
+
+
+def test_changed_filters_without_a_figure_of_their_own_share_one(
+    make_results: MakeResults,
+) -> None:
+    methods = ("baseline", "fac", "fac@mu=30", "fac@epsilon=0.1,mu=30", "fac@epsilon=0.1,mu=70")
+    summary = summarize(read_results(make_results(made_up_suite(methods=methods))))
+    curves = all_figures(summary)[0].traces
+    assert [trace.name for trace in curves] == [
+        "Baseline",
+        "FAC",
+        "FAC, epsilon 0.1, mu 30",
+        "FAC, epsilon 0.1, mu 70",
+    ]
+    assert len({trace.color for trace in curves}) == 4
+    alone = made_up_suite(methods=("baseline", "fac@mu=30"))
+    summary = summarize(read_results(make_results(alone, name="alone")))
+    assert [trace.name for trace in all_figures(summary)[0].traces] == ["Baseline", "FAC, mu 30"]
 
 
 def test_unequal_seeds_are_warned_of(make_results: MakeResults) -> None:

@@ -101,9 +101,9 @@ def test_summaries_by_hand(make_results: MakeResults) -> None:
     assert fac.size == 1_000
     assert fac.stored_share == 0.5
     assert fac.control_cost == 51.0
-    assert fac.against_baseline is not None
-    assert fac.against_baseline.paired
-    assert fac.against_baseline.difference.low == 2.0
+    assert fac.against_reference is not None
+    assert fac.against_reference.paired
+    assert fac.against_reference.difference.low == 2.0
     assert summary.over_tasks == ()  # one task needs no scores over tasks
 
 
@@ -145,8 +145,8 @@ def test_unequal_seeds_are_named(make_results: MakeResults) -> None:
     assert unequal_seeds(summary) == ["Pendulum-v1 (SAC): laber 3, the others 5"]
     laber = summary.get(("Pendulum-v1", "sac"), "laber")
     assert laber is not None
-    assert laber.against_baseline is not None
-    assert not laber.against_baseline.paired
+    assert laber.against_reference is not None
+    assert not laber.against_reference.paired
 
 
 def test_the_same_results_give_the_same_intervals(make_results: MakeResults) -> None:

@@ -37,7 +37,8 @@ class MethodSummary:
     """Standard deviation over seeds, NaN for one seed."""
     convergence: tuple[float, ...]
     """Convergence points of the runs that settled."""
-    against_baseline: Comparison | None
+    against_reference: Comparison | None
+    """Difference from the baseline; in results without one, from FAC as it is."""
     size: float
     stored_share: float
     """Stored over offered transitions."""
@@ -84,6 +85,11 @@ class Summary:
         return self.methods.get((task, method))
 
     @property
+    def reference(self) -> str:
+        """The method that the others are compared with."""
+        return reference_method(self.results)
+
+    @property
     def fewest_seeds(self) -> int:
         """Seeds of the method with the fewest, 0 without any run."""
         return min((len(entry.seeds) for entry in self.methods.values()), default=0)
@@ -94,15 +100,22 @@ def generator_for(*names: str) -> np.random.Generator:
     return np.random.default_rng([2024, *(zlib.crc32(name.encode()) for name in names)])
 
 
+def reference_method(results: Results) -> str:
+    """Name what methods are compared with: the baseline, or FAC as it is in an ablation."""
+    return BASELINE if BASELINE in results.methods else FAC
+
+
 def summarize(results: Results) -> Summary:
     """Aggregate all runs of a results directory."""
     entries = {}
+    reference = reference_method(results)
     for task in results.tasks:
-        baseline = _rewards(results.select(task, BASELINE))
+        compared = _rewards(results.select(task, reference))
         for method in results.methods:
             runs = results.select(task, method)
             if runs:
-                entries[task, method] = _summarize_method(task, method, runs, baseline)
+                others = compared if method != reference else {}
+                entries[task, method] = _summarize_method(task, method, runs, others)
     scores, left_out = normalised_scores(results)
     over = tuple(
         _summarize_suite(method, scores)
@@ -134,15 +147,15 @@ def normalised_scores(
 
 
 def _summarize_method(
-    task: TaskKey, method: str, runs: dict[int, Run], baseline: dict[int, float]
+    task: TaskKey, method: str, runs: dict[int, Run], compared: dict[int, float]
 ) -> MethodSummary:
     rewards = _rewards(runs)
     values = list(rewards.values()) or [math.nan]
     names = (*task, method)
     comparison = None
-    if method != BASELINE and baseline and rewards:
+    if compared and rewards:
         comparison = statistics.compare_means(
-            rewards, baseline, generator_for(*names, "difference")
+            rewards, compared, generator_for(*names, "difference")
         )
     points = [metrics.convergence_point(*run.curve, window=SMOOTHING) for run in runs.values()]
     costs = [run.number("control_cost") for run in runs.values()]
@@ -155,7 +168,7 @@ def _summarize_method(
         iqm=statistics.estimate_iqm(values, generator_for(*names, "iqm")),
         reward_sd=_sd(values),
         convergence=tuple(point for point in points if point is not None),
-        against_baseline=comparison,
+        against_reference=comparison,
         size=_mean(runs, lambda run: run.number("size")),
         stored_share=_mean(runs, _stored_share),
         bytes=_mean(runs, lambda run: run.number("buffer_bytes")),

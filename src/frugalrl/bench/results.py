@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from frugalrl.bench.methods import METHODS, Method, find_method
 
 GRID_FILE = "grid.json"
 Column = NDArray[np.float64]
+# For methods of a user's own: unlike those of the known ones, readable on white and on black.
+_OTHER_COLORS = ("#b8860b", "#c2185b", "#8d6e63", "#689f38", "#00a5ba", "#9575cd")
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,15 @@ class Results:
 
     def method(self, name: str) -> Method:
         """Describe a method, also one that only this directory's suite knew."""
+        if name in METHODS:
+            return METHODS[name]
         try:
-            return find_method(name, self.own_methods)
+            found = self.own_methods.get(name) or find_method(name)
         except BenchError:
-            return Method(name, name, "")
+            found = Method(name, name, "")
+        others = [other for other in self.methods if other not in METHODS]
+        place = others.index(name) if name in others else 0
+        return replace(found, color=_OTHER_COLORS[place % len(_OTHER_COLORS)], dash="dot")
 
 
 def read_results(directory: str | Path) -> Results:
@@ -125,7 +132,10 @@ def read_results(directory: str | Path) -> Results:
             f"{root} holds no results: it has no readable {GRID_FILE}. Make some with, for "
             f"example, frugalrl compare Pendulum-v1 --out {root}"
         )
-    cells = [Cell.from_json(values) for values in grid.get("cells", [])]
+    listed = grid.get("cells")
+    if not isinstance(listed, list) or not listed:
+        raise BenchError(f"{root} holds no results: its {GRID_FILE} lists no runs")
+    cells = [Cell.from_json(values) for values in listed]
     runs, problems = [], []
     for cell in cells:
         found = read_cell(root, cell)

@@ -72,6 +72,8 @@ def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
         largest = int(visited.max())
         first, second = found["dimensions"]
         share = 100.0 * stored.sum() / max(visited.sum(), 1)
+        whole = visited.sum() == run.number("offered")
+        part = "All" if whole else f"The last {visited.sum():,} transitions"
         return [
             Figure(
                 id=f"{kind}-{slug(task)}",
@@ -83,11 +85,11 @@ def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
                 group="buffer",
             )
             for kind, counts, caption in (
-                ("visited", visited, f"All of the baseline's run, seed {run.cell.seed}."),
+                ("visited", visited, f"{part} of the baseline's run, seed {run.cell.seed}."),
                 (
                     "stored",
                     stored,
-                    f"What FAC keeps of the same run: {share:.0f} %. Same colours.",
+                    f"What FAC keeps of the same transitions: {share:.0f} %. Same colours.",
                 ),
             )
         ]

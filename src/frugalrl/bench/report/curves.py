@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from frugalrl.bench import metrics
-from frugalrl.bench.aggregate import Summary, TaskKey, generator_for
+from frugalrl.bench.aggregate import FAC, Summary, TaskKey, generator_for
+from frugalrl.bench.methods import split_variant
 from frugalrl.bench.report.figure import Line, Numbers
 from frugalrl.bench.statistics import MIN_SEEDS_FOR_INTERVAL
 
@@ -54,5 +55,15 @@ def _band(
 
 
 def plain_methods(summary: Summary) -> list[str]:
-    """Give the methods that are no variants of a parameter: those have figures of their own."""
-    return [name for name in summary.results.methods if "@" not in name]
+    """Give the methods of the common figures: all but FAC's with one parameter changed.
+
+    Those have figures of their own, beside FAC; without FAC they stay here.
+    """
+    names = summary.results.methods
+    return [name for name in names if FAC not in names or not is_value(name)]
+
+
+def is_value(method: str) -> bool:
+    """Tell whether a method is FAC with one parameter changed."""
+    base, changes = split_variant(method)
+    return base == FAC and len(changes) == 1

@@ -101,6 +101,9 @@ class Figure:
             "barmode": "group",
             "showlegend": sum(isinstance(trace, Line | Bars) for trace in self.traces) > 1,
         }
+        if self.categories:
+            # Plotly would take names like 0.1 and 10000 for places on an axis of numbers.
+            layout["xaxis"]["type"] = "category"  # type: ignore[index]
         if self.y_zero and self.y_scale == "linear":
             layout["yaxis"]["rangemode"] = "tozero"  # type: ignore[index]
         return {"data": data, "layout": layout}

@@ -84,9 +84,10 @@ def _subtitle(summary: Summary) -> str:
     results = summary.results
     seeds = sorted({len(entry.seeds) for entry in summary.methods.values()})
     shown = "no" if not seeds else "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+    unit = "seed" if seeds == [1] else "seeds"
     total = len(results.runs) + len(results.problems)
     made = results.grid.get("made", "")
-    return f"{len(results.runs)} of {total} runs, {shown} seeds a method. {made}"
+    return f"{len(results.runs)} of {total} runs, {shown} {unit} a method. {made}"
 
 
 def _section(key: str, heading: str, tables: Sequence[Table], figures: Sequence[Figure]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from frugalrl.bench.aggregate import FAC, Summary, TaskKey
 from frugalrl.bench.methods import PARAMETERS, split_variant
-from frugalrl.bench.report.curves import reward_curves, slug
+from frugalrl.bench.report.curves import is_value, reward_curves, slug
 from frugalrl.bench.report.figure import Bars, Figure, Line
 from frugalrl.bench.report.paper_tables import task_name
 
@@ -18,9 +18,8 @@ def hyper_parameters(summary: Summary) -> list[Figure]:
     """Draw learning curves and buffers for the values of each parameter that was varied."""
     by_parameter: dict[str, dict[str, str]] = {}
     for name in summary.results.methods:
-        base, changes = split_variant(name)
-        if base == FAC and len(changes) == 1:
-            ((parameter, value),) = changes.items()
+        if is_value(name):
+            ((parameter, value),) = split_variant(name)[1].items()
             by_parameter.setdefault(parameter, {})[name] = value
     figures = []
     for parameter, variants in by_parameter.items():

@@ -40,18 +40,18 @@ def all_tables(summary: Summary) -> list[Table]:
 def methods_table(summary: Summary) -> Table:
     """Rewards of every method on every task, with intervals and the difference from baseline."""
     rows = []
+    reference = _reference(summary)
     for (task, name), entry in summary.methods.items():
-        baseline = summary.get(task, BASELINE)
-        digits = digits_for((baseline or entry).reward.value)
+        digits = digits_for((summary.get(task, summary.reference) or entry).reward.value)
         difference, chance = Entry("–"), Entry("–")
-        if entry.against_baseline is not None:
-            found = entry.against_baseline.difference
-            clear = entry.against_baseline.clear
+        if entry.against_reference is not None:
+            found = entry.against_reference.difference
+            clear = entry.against_reference.clear
             emphasis = ("good" if found.value > 0 else "bad") if clear else ""
             text = show_interval(found, digits, sign=True)
             difference = Entry(text, found.value, emphasis=emphasis)
-            if entry.against_baseline.welch_p is not None:
-                chance = p_value(entry.against_baseline.welch_p)
+            if entry.against_reference.welch_p is not None:
+                chance = p_value(entry.against_reference.welch_p)
         rows.append(
             [
                 Entry(task_name(task), task_name(task)),
@@ -68,7 +68,7 @@ def methods_table(summary: Summary) -> Table:
         "methods",
         "Final reward of every method",
         "Mean and interquartile mean over seeds of the final policy's reward, with 95 % bootstrap "
-        "intervals where there are at least three seeds. The difference from the baseline is "
+        f"intervals where there are at least three seeds. The difference from {reference} is "
         "paired by seed where the seeds are the same, and coloured where both its interval and "
         "Welch's two-sided p tell the two apart. Convergence: mean step of the runs that settled, "
         "and how many did.",
@@ -78,7 +78,9 @@ def methods_table(summary: Summary) -> Table:
             Column("Seeds"),
             Column("Mean reward"),
             Column("IQM"),
-            Column("vs baseline", "difference of the means; more is better"),
+            Column(
+                f"vs {reference.removeprefix('the ')}", "difference of the means; more is better"
+            ),
             Column("p", "Welch's test"),
             Column("Convergence", "mean convergence point and number of runs that settled"),
         ],
@@ -128,9 +130,9 @@ def resources_table(summary: Summary) -> Table:
     """Tabulate buffer, bytes, memory and time of every method."""
     rows = []
     for (task, name), entry in summary.methods.items():
-        baseline = summary.get(task, BASELINE)
-        cut = metrics.buffer_cut(baseline.size, entry.size) if baseline else math.nan
-        slower = entry.train_seconds / baseline.train_seconds - 1 if baseline else math.nan
+        other = summary.get(task, summary.reference)
+        cut = metrics.buffer_cut(other.size, entry.size) if other else math.nan
+        slower = entry.train_seconds / other.train_seconds - 1 if other else math.nan
         rows.append(
             [
                 Entry(task_name(task), task_name(task)),
@@ -141,7 +143,7 @@ def resources_table(summary: Summary) -> Table:
                 number(entry.bytes / 1e6, 2),
                 number(entry.memory / 1e6, 0),
                 number(entry.train_seconds, 1),
-                Entry("–") if name == BASELINE else number(100 * slower, 1, sign=True),
+                Entry("–") if name == summary.reference else number(100 * slower, 1, sign=True),
             ]
         )
     return Table(
@@ -153,12 +155,12 @@ def resources_table(summary: Summary) -> Table:
             TASK,
             Column("Method", numeric=False),
             Column("Buffer", "transitions at the end"),
-            Column("Cut %", "against the baseline"),
+            Column("Cut %", f"against {_reference(summary)}"),
             Column("Stored %", "of the transitions offered"),
             Column("Buffer MB"),
             Column("Peak memory MB"),
             Column("Training s"),
-            Column("Time %", "against the baseline"),
+            Column("Time %", f"against {_reference(summary)}"),
         ],
         rows,
         "resources",
@@ -210,6 +212,10 @@ def theorems_table(summary: Summary) -> Table:
         rows,
         "theorems",
     )
+
+
+def _reference(summary: Summary) -> str:
+    return "the baseline" if summary.reference == BASELINE else "FAC"
 
 
 def _settled(entry: MethodSummary) -> Entry:

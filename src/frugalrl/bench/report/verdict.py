@@ -36,6 +36,9 @@ def verdict(summary: Summary) -> str:
         for task in summary.results.tasks
         if (fac := summary.get(task, FAC)) and (baseline := summary.get(task, BASELINE))
     ]
+    variants = [entry for entry in summary.methods.values() if entry.method.startswith(f"{FAC}@")]
+    if not pairs and any(entry.against_reference for entry in variants):
+        return f"{_ablation(summary, variants)} {_strength(summary)}"
     if not pairs:
         return (
             f"These results hold {len(summary.results.runs)} runs of "
@@ -94,9 +97,9 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
     if baseline.bytes > 0 and math.isfinite(fac.bytes):
         weight = 100.0 * fac.bytes / baseline.bytes
         text += f" ({show(weight, 0)} % of its bytes, the filter's own included)"
-    if fac.against_baseline is None:
+    if fac.against_reference is None:
         return f"{text}."
-    difference = fac.against_baseline.difference
+    difference = fac.against_reference.difference
     digits = digits_for(baseline.reward.value)
     text += f", and its final reward differs by {show_interval(difference, digits, sign=True)}"
     if math.isfinite(gained) and gained > 0.0:
@@ -104,9 +107,29 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
         text += f", {show(share, 1)} % of what learning gained"
     if not difference.has_interval:
         return f"{text}: too few seeds to tell."
-    if not fac.against_baseline.clear:
-        return f"{text}: {_unclear(fac.against_baseline)}."
+    if not fac.against_reference.clear:
+        return f"{text}: {_unclear(fac.against_reference)}."
     return f"{text}: clearly {'higher' if difference.value > 0 else 'lower'}."
+
+
+def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
+    """Say what other parameters did, where there is only the filter as it is to compare with."""
+    told, shares = [], []
+    for entry in variants:
+        found, fac = entry.against_reference, summary.get(entry.task, FAC)
+        if found is None or fac is None:
+            continue
+        shares.append(100.0 * entry.size / fac.size if fac.size else math.nan)
+        if found.clear:
+            side = "higher" if found.difference.value > 0 else "lower"
+            where = f" on {task_name(entry.task)}" if len(summary.results.tasks) > 1 else ""
+            told.append(f"{summary.results.method(entry.method).label}{where} ({side})")
+    runs = f"{len(shares)} comparison{'s' * (len(shares) != 1)} of FAC with itself changed"
+    differ = f"{len(told)} differ clearly in final reward: {', '.join(told)}"
+    return (
+        f"Of {runs} {differ if told else 'none differs clearly in final reward'}; the changed "
+        f"filters end with {show(min(shares), 0)} to {show(max(shares), 0)} % of FAC's transitions."
+    )
 
 
 def _unclear(found: Comparison) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from frugalrl.bench import metrics
 from frugalrl.bench.aggregate import SMOOTHING, summarize
+from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report.figures import all_figures
 from frugalrl.bench.report.page import render_page, report_title
 from frugalrl.bench.report.svg import to_svg
@@ -43,9 +44,17 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
 
     Returns:
         Path of the HTML file.
+
+    Raises:
+        BenchError: There are no results, or only a report whose runs are gone.
     """
     target = Path(out) if out is not None else Path(directory)
     summary = summarize(read_results(directory))
+    page = target / "report.html"
+    if page.is_file() and not (Path(directory) / "cells").is_dir():
+        raise BenchError(
+            f"{directory} holds a report but not the runs it was made from: nothing to write anew"
+        )
     tables, figures = all_tables(summary), all_figures(summary)
     drawings = target / "figures"
     drawings.mkdir(parents=True, exist_ok=True)
@@ -61,7 +70,6 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
     latex = "% Needs the booktabs package.\n" + "\n".join(to_latex(table) for table in tables)
     (target / "tables.tex").write_text(latex, encoding="utf-8")
     _write_runs(target / "runs.csv", summary.results.runs)
-    page = target / "report.html"
     page.write_text(render_page(summary, tables, figures), encoding="utf-8")
     return page
 
