@@ -37,9 +37,15 @@ def test_metrics_csv_has_its_columns_in_order(run):
     rows = list(csv.reader((run.directory / "metrics.csv").open()))
     assert rows[0][:8] == [*FIRST, "eval_reward"]
     assert rows[0][8:10] == ["critic_loss", "actor_loss"]
-    # Every 50 steps, every evaluation (80), and the end.
-    assert [int(row[0]) for row in rows[1:]] == [50, 80, 100, 150, 160, 200, 240]
+    # After 50 steps without one, with every evaluation (80), and at the end.
+    assert [int(row[0]) for row in rows[1:]] == [50, 80, 130, 160, 210, 240]
     assert read_rows(run.directory / "metrics.csv") == run.metrics
+
+
+@pytest.mark.parametrize(("train_freq", "log_every", "gap"), [(16, 50, 48), (16, 5, 16)])
+def test_no_row_is_late_where_rounds_are_long(train_freq, log_every, gap, tiny):
+    result = train(tiny(train_freq=train_freq, log_every=log_every, eval_every=0))
+    assert [row["env_steps"] for row in result.metrics] == list(range(gap, 241, gap))
 
 
 def test_metrics_say_what_happened(run):
@@ -165,7 +171,7 @@ def test_a_run_without_directory_leaves_nothing(tiny, tmp_path, monkeypatch):
     result = train(tiny(tensorboard=True))
     assert result.directory is None
     assert list(tmp_path.iterdir()) == []
-    assert len(result.metrics) == 7
+    assert len(result.metrics) == 6
 
 
 def test_learning_moves_the_parameters_and_only_after_learning_starts(tiny):

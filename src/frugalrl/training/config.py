@@ -155,7 +155,7 @@ class TrainConfig:
     final_seed: int = 1_000_000
     """Seed of the first of them. The same episodes for every run make runs comparable."""
     log_every: int = 1000
-    """Steps between two rows of metrics."""
+    """Steps between two rows of metrics, at most (if a round is not longer)."""
     checkpoint_every: int = 10_000
     """Steps between checkpoints; 0: only when interrupted and at the end."""
     keep_checkpoints: int = 2

@@ -55,7 +55,7 @@ class TrainingLoop:
         self.buffer = buffer
         self._steps = config.steps
         self._learning_starts = config.learning_starts
-        self._train_freq = config.train_freq
+        self.round_steps = config.train_freq * group.count
         self._gradient_steps = config.gradient_steps
         self._batch_size = config.batch_size
         self._prioritized = config.sampler == "prioritized"
@@ -99,7 +99,7 @@ class TrainingLoop:
         agent, group, buffer = self.agent, self.group, self.buffer
         count = group.count
         begun = self.env_steps
-        end = min(begun + self._train_freq * count, self._steps)
+        end = min(begun + self.round_steps, self._steps)
         agent.rollout_started()
         while self.env_steps < end:
             if self.env_steps < self._learning_starts:

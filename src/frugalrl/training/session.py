@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from typing import Any
@@ -78,7 +79,11 @@ class Session:
             self._tell(line)
         if self.directory is not None:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-            with self.directory.log.open("a", encoding="utf-8") as file:
+            # A full disk is told of by what a run cannot do without.
+            with (
+                contextlib.suppress(OSError),
+                self.directory.log.open("a", encoding="utf-8") as file,
+            ):
                 file.write(f"{stamp} {line}\n")
 
     def run(self, buffer: Any, seeds: Any) -> TrainResult:
@@ -150,8 +155,9 @@ class Session:
     def _next_duty(self) -> int:
         config, now = self.config, self._loop.env_steps
         assert config.steps is not None
-        every = (config.log_every, config.eval_every, config.checkpoint_every)
-        return min([config.steps] + [(now // e + 1) * e for e in every if e])
+        every = (config.eval_every, config.checkpoint_every)
+        row = self._logged_at + config.log_every - self._loop.round_steps + 1
+        return min([config.steps, max(row, now + 1)] + [(now // e + 1) * e for e in every if e])
 
     def _crossed(self, since: int, every: int | None) -> bool:
         """Whether a multiple of `every` was reached since a step."""
@@ -167,8 +173,10 @@ class Session:
                 return  # interrupted: stays due, and comes first when the run is resumed
             self._evaluated_at = loop.env_steps
             self._evaluations.append((loop.env_steps, episodes.mean))
-        ended = loop.finished and self._logged_at < loop.env_steps
-        if episodes is not None or ended or self._crossed(self._logged_at, config.log_every):
+        # After another round it would be more than `log_every` steps since the last row.
+        late = loop.env_steps + loop.round_steps > self._logged_at + config.log_every
+        due = loop.env_steps > self._logged_at and (late or loop.finished)
+        if episodes is not None or due:
             self._logged_at = loop.env_steps
             self._recorder.record(loop.row(), self._wall(), episodes)
         if self._crossed(self._saved_at, config.checkpoint_every) and self._save_is_cheap():
