@@ -117,6 +117,8 @@ def test_unsupported_spaces(observation, action, message, tmp_path):
         ({"admission": "fac", "fac_bins": 0}, "bins=0"),
         ({"admission": "fac", "fac_bounds": "[[0"}, "fac_bounds"),
         ({"buffer_bytes": "12 parsecs"}, "12 parsecs"),
+        ({"buffer_bytes": "900B", "batch_size": 64}, "batch_size=64.*buffer_bytes='900B'"),
+        ({"buffer_bytes": "1MB", "buffer_size": 100}, "set one of them"),
         ({"env_kwargs": "{"}, "env_kwargs"),
         ({"env_kwargs": "[1]"}, "no JSON object"),
         ({"env_kwargs": {"wings": 2}}, "env_kwargs.*wings"),

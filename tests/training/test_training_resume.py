@@ -155,6 +155,10 @@ def test_a_damaged_newest_checkpoint_falls_back(tiny, interrupt, assert_same_run
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 0xFF
     newest.write_bytes(content)
+    (newest.parent / f".{newest.name}.0a1b.tmp").write_bytes(content)  # killed while writing
+    files = sorted(newest.parent.iterdir())
+    assert frugalrl.load_policy(tmp_path / "run")(np.zeros(2)).shape == (1,)
+    assert sorted(newest.parent.iterdir()) == files  # looking changes nothing
     interrupt(None)
     said = []
     again = resume(tmp_path / "run", say=said.append)
@@ -162,6 +166,7 @@ def test_a_damaged_newest_checkpoint_falls_back(tiny, interrupt, assert_same_run
     assert newest.name in said[0]
     assert "step-000000000100" in said[1]
     assert_same_run(whole, again)
+    assert [path.suffix for path in newest.parent.iterdir()] == [".damaged"]
 
 
 def test_only_damaged_checkpoints_are_an_error(tiny, interrupt, tmp_path):
@@ -198,10 +203,11 @@ def test_a_full_disk_keeps_the_old_checkpoint(tiny, assert_same_run, tmp_path, m
 def test_metrics_that_cannot_be_written_stop_the_run(tiny, tmp_path, monkeypatch):
     from frugalrl.training.metrics import CsvFile
 
-    def full(self, row):
+    def full(self, *row):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(CsvFile, "write", full)
+    monkeypatch.setattr(CsvFile, "close", full)  # it tries once more to write
     with pytest.raises(StorageError, match="free some space, then resume"):
         train(tiny(out=tmp_path / "run"))
 

@@ -66,12 +66,18 @@ class CheckpointStore:
         found = [path for path in self.folder.glob("step-*") if _NAME.search(path.name)]
         return sorted(found, key=_step, reverse=True)
 
-    def newest(self) -> Found | None:
+    def newest(self, *, tidy: bool = False) -> Found | None:
         """Read the newest checkpoint that is whole; None if there never was one.
+
+        Args:
+            tidy: put damaged ones out of the way and delete what was never finished; only for
+                the process that holds the directory's lock.
 
         Raises:
             TrainingError: there are checkpoints, but none can be read.
         """
+        if tidy:
+            self._delete_unfinished()
         warnings: list[str] = []
         damaged: list[Path] = []
         for path in self.paths():
@@ -81,9 +87,10 @@ class CheckpointStore:
                 warnings.append(str(error))
                 damaged.append(path)
                 continue
-            for bad in damaged:
-                # Out of the way, or it would pass for the newest again.
-                bad.rename(bad.with_suffix(".damaged"))
+            if tidy:
+                for bad in damaged:
+                    # Or it would pass for the newest again.
+                    bad.rename(bad.with_suffix(".damaged"))
             return Found(path, state, warnings)
         if damaged:
             raise TrainingError("no checkpoint can be read: " + "; ".join(warnings))
@@ -91,10 +98,16 @@ class CheckpointStore:
 
     def clear(self) -> None:
         """Delete all checkpoints, and their folder if nothing else is in it."""
+        self._delete_unfinished()
         for path in self.paths():
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
+
+    def _delete_unfinished(self) -> None:
+        """Delete what a process that was killed while writing has left."""
+        for path in self.folder.glob(".step-*.tmp"):
+            path.unlink(missing_ok=True)
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from frugalrl.training.config import TrainConfig
@@ -75,7 +76,7 @@ class Recorder:
 
     def close(self) -> None:
         """Close files and loggers."""
-        for file in self._files.values():
-            file.close()
-        for sink in self._sinks:
-            sink.close()
+        for opened in (*self._files.values(), *self._sinks):
+            # On a full disk a close fails too, and must not hide the error that was told first.
+            with contextlib.suppress(OSError):
+                opened.close()

@@ -49,6 +49,11 @@ def resolve(config: TrainConfig) -> Resolved:
         ConfigError: naming the setting, its value and what would work.
     """
     _check_choices(config)
+    if config.buffer_bytes is not None and config.buffer_size is not None:
+        raise ConfigError(
+            f"buffer_bytes={config.buffer_bytes!r} takes the place of "
+            f"buffer_size={config.buffer_size}; set one of them"
+        )
     preset = find_preset(config.env, config.algo) if config.preset == "auto" else {}
     base = defaults(config.algo)
     chosen: dict[str, Any] = {}
@@ -150,7 +155,7 @@ def _check_relations(config: TrainConfig) -> None:
             f"learning_starts={config.learning_starts} leaves nothing to learn from: the run has "
             f"steps={config.steps}; lower learning_starts or raise steps"
         )
-    room = min(config.buffer_size, config.steps)
+    room = config.steps if config.buffer_bytes else min(config.buffer_size, config.steps)
     if config.batch_size > room:
         what = "buffer_size" if room == config.buffer_size else "steps"
         raise ConfigError(

@@ -85,13 +85,13 @@ class RunDirectory:
         """
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self.acquire()
+            content = {"version": CONFIG_VERSION, "config": config.to_dict(), **extra, **_origin()}
+            write_json(self.config, content)
         except OSError as error:
             raise RunDirectoryError(
                 f"out={str(self.path)!r} cannot be created: {error.strerror}"
             ) from error
-        self.acquire()
-        content = {"version": CONFIG_VERSION, "config": config.to_dict(), **extra, **_origin()}
-        write_json(self.config, content)
 
     def read_config(self) -> tuple[TrainConfig, dict[str, Any]]:
         """Read the configuration, and everything else in its file.

@@ -84,6 +84,7 @@ def train(
         directory.check_unused()
     # Made before the directory: what its arguments cannot do is known without leaving a trace.
     buffer = _make_buffer(config, factory, seeds)
+    _check_budget(config, buffer)
     resolved = _with_filter(resolved, buffer.admission)
     config = resolved.config
     if directory is None:
@@ -133,7 +134,7 @@ def resume(
         method = content["environment_state"]
         seeds = Seeds.draw(config.seed, config.envs)
         session = Session(config, factory, method, directory, progress, say)
-        found = CheckpointStore(directory.checkpoints, config.keep_checkpoints).newest()
+        found = CheckpointStore(directory.checkpoints, config.keep_checkpoints).newest(tidy=True)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
             return session.run(_make_buffer(config, factory, seeds), seeds)
@@ -200,6 +201,21 @@ def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds)
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from error
+
+
+def _check_budget(config: TrainConfig, buffer: Any) -> None:
+    """Refuse a byte budget that one batch alone is more than."""
+    if buffer.capacity_bytes is None:
+        return
+    assert config.batch_size is not None
+    numbers = buffer.observation_space.shape[0] + buffer.action_space.shape[0]
+    # At the least: a state, an action and a float32 reward each.
+    least = config.batch_size * (numbers * np.dtype(config.buffer_dtype).itemsize + 4)
+    if least > buffer.capacity_bytes:
+        raise ConfigError(
+            f"batch_size={config.batch_size} is more than can ever be stored in "
+            f"buffer_bytes={config.buffer_bytes!r}: that many transitions take over {least:,} bytes"
+        )
 
 
 def run_directory_name(config: TrainConfig) -> Path:
