@@ -50,6 +50,24 @@ def test_mistakes_are_usage_errors(capsys):
     assert capsys.readouterr().err.count("there is no run") == 3
 
 
+def test_a_damaged_configuration_is_told_without_a_traceback(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{")
+    for command in (["train", "--resume"], ["eval"]):
+        assert cli.main([*command, str(tmp_path)]) == 2
+        assert "config.json cannot be read" in capsys.readouterr().err
+
+
+def test_switches_of_the_preset_stand_alone_or_with_a_value(tmp_path, capsys):
+    used = str(tmp_path / "file")
+    Path(used).write_text("")
+    # The wrong directory is found last, so whatever stands before it was accepted.
+    for words in (["--use-sde"], ["--no-use-sde"], ["--use-sde", "False", "--seed", "3"]):
+        assert cli.main(["train", "Pendulum-v1", *words, "--out", used]) == 2
+        assert "is a file" in capsys.readouterr().err
+    assert cli.main(["train", "Pendulum-v1", "--algo", "td3", "--use-sde"]) == 2
+    assert "use_sde=True is for algo='sac'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -62,6 +80,9 @@ def test_presets_are_listed(capsys):
     assert cli.main(["presets"]) == 0
     table = capsys.readouterr().out
     assert "MountainCarContinuous  sac  steps 50000" in table
+    others = {line.split()[2]: line for line in table.splitlines() if line.startswith("any other")}
+    assert [algo for algo, line in others.items() if "ent_coef" in line] == ["sac"]
+    assert [algo for algo, line in others.items() if "policy_delay" in line] == ["td3"]
     assert cli.main(["presets", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["Hopper/td3"]["learning_rate"] == 3e-4
 
@@ -94,6 +115,7 @@ def test_train_eval_inspect(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["stats"]["offered"] == 300
 
     assert cli.main(["eval", str(run), "--episodes", "0"]) == 2
+    assert cli.main(["eval", str(run), "--json", "nowhere/episodes.json"]) == 2
     assert cli.main(["eval", str(run), "--video", "film.avi"]) == 2
     assert cli.main(["eval", str(run), "--video", "nowhere/film.gif"]) == 2
     assert cli.main(["eval", str(run), "--episodes", "1", "--video", "film.gif"]) == 0
@@ -150,6 +172,36 @@ def test_a_signal_saves_and_resuming_ends_with_the_same_bits(number, tmp_path):
     assert cli.main(["train", "Pendulum-v1", *settings, *steps]) == 0
     prints = [json.loads((p / "final.json").read_text())["fingerprint"] for p in (run, whole)]
     assert prints[0] == prints[1]
+
+
+def test_a_killed_run_ends_with_the_same_bits(tmp_path):
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    settings = [*TINY, "--steps", "100000", "--quiet"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "frugalrl.cli", "train", "Pendulum-v1", *settings, "--out", str(run)]
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and _lines(run / "metrics.csv") < 4:
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    steps = max(int(path.stem.removeprefix("step-")) for path in _checkpoints(run)) + 150
+    _shorten(run, steps)
+    assert cli.main(["train", "--resume", str(run), "--quiet"]) == 0
+    arguments = ["Pendulum-v1", *settings, "--steps", str(steps), "--out", str(whole)]
+    assert cli.main(["train", *arguments]) == 0
+    prints = [json.loads((p / "final.json").read_text())["fingerprint"] for p in (run, whole)]
+    assert prints[0] == prints[1]
+    columns = [[row.split(",")[2:-1] for row in _rows(p)] for p in (run, whole)]
+    assert columns[0] == columns[1]
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    return list((run / "checkpoints").glob("step-*.safetensors"))
+
+
+def _rows(run: Path) -> list[str]:
+    return (run / "metrics.csv").read_text().splitlines()
 
 
 def _lines(path: Path) -> int:

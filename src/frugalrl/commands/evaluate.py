@@ -38,6 +38,8 @@ def main(arguments: list[str]) -> int:
     for name in ("episodes", "video_episodes"):
         if getattr(options, name) < 1:
             raise ConfigError(f"{name}={getattr(options, name)} must be at least 1")
+    if options.json is not None and not options.json.parent.is_dir():
+        raise ConfigError(f"json={str(options.json)!r}: {options.json.parent} does not exist")
     from frugalrl.training.environments import find_environment
     from frugalrl.training.evaluation import evaluate
     from frugalrl.training.policies import load_policy

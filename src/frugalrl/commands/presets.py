@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> int:
     """Print the table."""
     options = parse(Options, arguments, "presets", DESCRIPTION)
     from frugalrl.training.presets import PRESETS, defaults
+    from frugalrl.training.report import concerns
 
     if options.json:
         named = {f"{name}/{algo}": settings for (name, algo), settings in PRESETS.items()}
@@ -30,7 +31,8 @@ def main(arguments: list[str]) -> int:
     for (name, algo), settings in PRESETS.items():
         print(f"{name:<22} {algo:<4} {_text(settings)}")
     for algo in ("sac", "td3", "ddpg"):
-        print(f"{'any other':<22} {algo:<4} {_text(defaults(algo))}")
+        known = {name: value for name, value in defaults(algo).items() if concerns(algo, name)}
+        print(f"{'any other':<22} {algo:<4} {_text(known)}")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +19,8 @@ DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
 
 Ctrl-C saves the run and stops. A setting that shows None comes from the preset of the
 environment (frugalrl presets), else from Stable-Baselines3's defaults."""
+
+_SWITCHES = {"--use-sde": "True", "--no-use-sde": "False"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> int:
     """Train or resume."""
     if any(word.partition("=")[0] == "--resume" for word in arguments):
         return _resume(_parse_resume(arguments))
-    parsed = parse(Arguments, arguments, "train", DESCRIPTION)
+    parsed = parse(Arguments, _with_values(arguments), "train", DESCRIPTION)
     config = TrainConfig(**{field.name: getattr(parsed, field.name) for field in fields(parsed)})
     # Before NumPy and JAX load, which read their thread counts once.
     limit_threads(config.threads)
@@ -53,6 +54,17 @@ def main(arguments: list[str]) -> int:
         config = replace(config, out=run_directory_name(config))
     train(config, say=print)
     return 0
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """Let --use-sde and --no-use-sde stand alone, like the switches that cannot be None."""
+    words: list[str] = []
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word in _SWITCHES and following not in ("True", "False", "None"):
+            words += ["--use-sde", _SWITCHES[word]]
+        else:
+            words.append(word)
+    return words
 
 
 def _parse_resume(arguments: list[str]) -> Resume:
@@ -69,7 +81,7 @@ def _resume(options: Resume) -> int:
 
     directory = RunDirectory(options.resume)
     directory.check_is_run()
-    limit_threads(int(json.loads(directory.config.read_text())["config"].get("threads", 1)))
+    limit_threads(directory.read_config()[0].threads)
     if directory.finished:
         print(f"{options.resume} is finished already; evaluate it with: ")
         print(f"  frugalrl eval {options.resume}")

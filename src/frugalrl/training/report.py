@@ -20,8 +20,12 @@ _SETTINGS_OF: dict[str, tuple[str, ...]] = {
     "td3": ("policy_delay", "target_policy_noise", "target_noise_clip"),
     "ddpg": (),
 }
-_NOISE = ("action_noise", "action_noise_std")
-_ONLY_FOR_SOME = {name for names in _SETTINGS_OF.values() for name in names} | set(_NOISE)
+_ONLY_FOR_SOME = {name for names in _SETTINGS_OF.values() for name in names}
+
+
+def concerns(algo: str, name: str) -> bool:
+    """Tell whether a setting means something to an algorithm."""
+    return name not in _ONLY_FOR_SOME or name in _SETTINGS_OF[algo]
 
 
 def configuration_lines(resolved: Resolved) -> list[str]:
@@ -31,9 +35,10 @@ def configuration_lines(resolved: Resolved) -> list[str]:
     head = f"{config.env}  {config.algo}  admission {admission}  seed {config.seed}"
     lines = [head if config.out is None else f"{head}  ->  {config.out}"]
     groups: dict[str, list[str]] = {"given": [], "preset": [], "default": []}
-    wanted = _SETTINGS_OF[config.algo] + _NOISE
     for name, origin in resolved.origins.items():
-        if name in _ONLY_FOR_SOME and name not in wanted:
+        if not concerns(config.algo, name):
+            continue
+        if name == "buffer_size" and config.buffer_bytes is not None:
             continue
         if name.startswith("fac_") and admission != "fac":
             continue
