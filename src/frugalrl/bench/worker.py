@@ -136,7 +136,12 @@ def describe_buffer(
     generator = np.random.default_rng([config.seed, 2])
     found = describe_contents(observations, held.rewards, partition, batch, generator)
     found["actions"] = actions
-    if everything:
+    if cell.method == "baseline":
+        if not everything:
+            # The ring has lost the run's beginning: the filter begins with what is left.
+            partition = fit_partition(
+                observations, held.rewards, buffer.observation_space, warmup_steps=warmup
+            )
         kept = replay_through(partition, observations, held.rewards, warmup)
         found["map"] = state_map(observations, kept, warmup)
     return found
