@@ -13,6 +13,7 @@ import pytest
 
 from frugalrl.bench.calibrate import measure_speed
 from frugalrl.bench.cells import expand
+from frugalrl.bench.errors import BenchError
 from frugalrl.bench.live import steps_done
 from frugalrl.bench.plan import with_settings
 from frugalrl.bench.results import read_json, read_results
@@ -183,5 +184,5 @@ def test_calibration_times_a_real_run() -> None:
 def test_a_cell_that_cannot_be_timed_says_why() -> None:
     cell = expand(load_suite("smoke"))[0]
     broken = type(cell).from_json({**cell.to_json(), "env": "Nowhere-v0"})
-    with pytest.raises(RuntimeError, match="cannot be timed"):
+    with pytest.raises(BenchError, match="cannot be timed"):
         measure_speed(broken)

@@ -219,6 +219,7 @@ def test_all_cells_failed(make_results: MakeResults) -> None:
     root = make_results(suite, failed=everything)
     text = write_report(root).read_text("utf-8")
     assert "None of the 4 runs of this grid has a result: 4 failed" in text
+    assert "<title>smoke: no results</title>" in text
     assert "ValueError" in text
 
 
@@ -233,9 +234,11 @@ def test_an_ablation_is_compared_with_the_filter_as_it_is(make_results: MakeResu
     root = make_results(made_up_suite(methods=methods, seeds=5))
     summary = summarize(read_results(root))
     said = verdict(summary)
-    assert "Of 2 comparisons of FAC with itself changed 2 differ clearly" in said
-    assert "FAC, epsilon 0.1 (lower)" in said
-    assert said.count(".") - said.count("0.") == 2
+    assert said == (
+        "Of 2 methods with a changed parameter 2 (epsilon=0.1, epsilon=0.5) ended clearly lower "
+        "than FAC as it is; their buffers hold 100 % of its transitions. With 5 seeds the "
+        "evidence is weak."
+    )
     write_report(root)
     rows = (root / "tables.md").read_text("utf-8").partition("## FAC against")[0]
     assert "vs FAC" in rows

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from frugalrl.bench.cells import Cell
+from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import SINGLE_THREAD
 
 _LOG_EVERY = 100
@@ -75,7 +76,7 @@ def measure_speed(cell: Cell) -> Speed:
         check=False,
     )
     if found.returncode != 0:
-        raise RuntimeError(f"{cell.name} cannot be timed:\n{found.stderr[-3000:]}")
+        raise BenchError(f"{cell.name} cannot be timed:\n{found.stderr[-3000:].strip()}")
     return Speed(**json.loads(found.stdout.splitlines()[-1]))
 
 

@@ -77,6 +77,8 @@ def report_title(summary: Summary) -> str:
     tasks = summary.results.tasks
     if len(tasks) == 1:
         return f"{tasks[0][0]} with {tasks[0][1].upper()}: {len(summary.results.methods)} methods"
+    if not tasks:
+        return f"{summary.results.grid.get('suite', '')}: no results"
     return f"Suite {summary.results.grid.get('suite', '')}: {len(tasks)} tasks"
 
 

@@ -114,22 +114,33 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
 
 def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
     """Say what other parameters did, where there is only the filter as it is to compare with."""
-    told, shares = [], []
+    higher, lower, shares = [], [], []
     for entry in variants:
         found, fac = entry.against_reference, summary.get(entry.task, FAC)
         if found is None or fac is None:
             continue
         shares.append(100.0 * entry.size / fac.size if fac.size else math.nan)
         if found.clear:
-            side = "higher" if found.difference.value > 0 else "lower"
             where = f" on {task_name(entry.task)}" if len(summary.results.tasks) > 1 else ""
-            told.append(f"{summary.results.method(entry.method).label}{where} ({side})")
-    runs = f"{len(shares)} comparison{'s' * (len(shares) != 1)} of FAC with itself changed"
-    differ = f"{len(told)} differ clearly in final reward: {', '.join(told)}"
+            name = entry.method.partition("@")[2] + where
+            (higher if found.difference.value > 0 else lower).append(name)
+    parts = [
+        f"{_listed(names)} ended clearly {side}"
+        for side, names in (("higher", higher), ("lower", lower))
+        if names
+    ]
+    told = f"{' and '.join(parts)} than" if parts else "none can be told in final reward from"
+    least, most = show(min(shares), 0), show(max(shares), 0)
+    held = least if least == most else f"{least} to {most}"
+    many = "methods" if len(summary.results.tasks) == 1 else "pairs of task and method"
     return (
-        f"Of {runs} {differ if told else 'none differs clearly in final reward'}; the changed "
-        f"filters end with {show(min(shares), 0)} to {show(max(shares), 0)} % of FAC's transitions."
+        f"Of {len(shares)} {many} with a changed parameter {told} FAC as it is; their buffers "
+        f"hold {held} % of its transitions."
     )
+
+
+def _listed(names: list[str]) -> str:
+    return f"{len(names)} ({', '.join(names)})" if len(names) <= 3 else str(len(names))
 
 
 def _unclear(found: Comparison) -> str:
