@@ -163,6 +163,18 @@ def test_directories_that_cannot_be_written(tiny, tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_directory_that_takes_no_file_is_taken_away_again(tiny, tmp_path, monkeypatch):
+    from frugalrl.training import run_directory
+
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_directory, "write_json", full)
+    with pytest.raises(RunDirectoryError, match="cannot be created: No space left"):
+        train(tiny(out=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def _touch(path) -> bool:
     path.write_text("")
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -89,9 +90,18 @@ class RunDirectory:
             content = {"version": CONFIG_VERSION, "config": config.to_dict(), **extra, **_origin()}
             write_json(self.config, content)
         except OSError as error:
+            self._remove_empty()
             raise RunDirectoryError(
                 f"out={str(self.path)!r} cannot be created: {error.strerror}"
             ) from error
+
+    def _remove_empty(self) -> None:
+        """Take away a directory in which nothing could be written: it can be tried again."""
+        self.release()
+        with contextlib.suppress(OSError):
+            (self.path / ".lock").unlink(missing_ok=True)
+            self.checkpoints.rmdir()
+            self.path.rmdir()
 
     def read_config(self) -> tuple[TrainConfig, dict[str, Any]]:
         """Read the configuration, and everything else in its file.

@@ -117,12 +117,12 @@ class Session:
                 self._recorder = Recorder(config, self.directory, state)
                 try:
                     return self._train()
-                except OSError as error:
-                    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                        raise
-                    raise self._disk_full(error) from error
                 finally:
                     self._recorder.close()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise
+                raise self._disk_full(error) from error
             finally:
                 group.close()
 
