@@ -257,6 +257,17 @@ def test_the_progress_line_is_shown_only_when_asked(capfd):
     assert "stored 4/5" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(("columns", "title"), [("70", False), ("160", True)])
+def test_a_narrow_terminal_shows_every_number(columns, title, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    with Progress(visible=True, title="Hopper-v5 sac") as shown:
+        shown.show(Status(150_000, 300_000, 2923.25, 98_000, 150_000, 10_100_000))
+    text = capfd.readouterr().err
+    assert "98,000/150,000" in text
+    assert "10.1 MB" in text
+    assert ("Hopper-v5 sac" in text) == title
+
+
 def test_result_lines_say_what_counts(run):
     text = "\n".join(result_lines(run))
     assert "240 steps" in text

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 _EVERY = 0.25  # seconds between two pictures
+_WIDE = 140  # columns for title, bar and all numbers
 
 
 class Status(NamedTuple):
@@ -42,13 +43,15 @@ class Progress:
             from rich.console import Console
             from rich.progress import BarColumn, TaskProgressColumn, TextColumn
             from rich.progress import Progress as Bar
+            from rich.table import Column
 
+            console = Console(stderr=True, force_terminal=True)
+            # On a narrow terminal every number comes before the picture, on two lines if need be.
+            picture = (TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn())
             self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[text]}"),
-                console=Console(stderr=True, force_terminal=True),
+                *(picture if console.width >= _WIDE else ()),
+                TextColumn("{task.fields[text]}", table_column=Column(no_wrap=False)),
+                console=console,
                 auto_refresh=False,
                 transient=True,
             )
