@@ -114,7 +114,9 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
 
 def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
     """Say what other parameters did, where there is only the filter as it is to compare with."""
-    higher, lower, shares = [], [], []
+    higher: list[str] = []
+    lower: list[str] = []
+    shares = []
     for entry in variants:
         found, fac = entry.against_reference, summary.get(entry.task, FAC)
         if found is None or fac is None:
