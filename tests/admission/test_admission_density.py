@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -117,6 +121,22 @@ def test_any_mix_of_insert_replace_and_evict(
     twins.compare()
 
 
+def test_stamps_that_run_out_are_given_anew() -> None:
+    generator = np.random.Generator(np.random.PCG64(11))
+    twins = Twins(density_threshold=0.05, decay=1e9)
+    for step in range(1500):
+        if step % 200 == 199:
+            counters = twins.fast._memory.phi.forest.counters
+            counters[reward_tree.CLOCK] = density.LAST_STAMP - 100
+        twins.offer(int(generator.integers(2)), round(float(generator.normal() * 4), 1))
+        if len(twins.slots) > 300:
+            twins.evict(float(generator.random()))
+        clock = twins.fast._memory.phi.forest.counters[reward_tree.CLOCK]
+        if step % 200 == 198 and step > 200:
+            assert clock < 1000
+    twins.compare()
+
+
 @pytest.mark.pure_python
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(
@@ -166,25 +186,44 @@ def test_summaries_hold_what_lies_below() -> None:
     phi = f._memory.phi
     forest = phi.forest
 
-    def walk(node: int) -> tuple[list[float], list[int]]:
-        rewards: list[float] = []
-        stamps: list[int] = []
+    def members(leaf: int) -> list[tuple[float, int]]:
+        start, size = forest.leaf_span[leaf]
+        places = slice(start, start + size)
+        stamps = forest.leaf_whole[leaf, places, reward_tree.STAMP].tolist()
+        assert stamps == sorted(stamps)
+        return sorted(zip(forest.leaf_reward[leaf, places].tolist(), stamps, strict=True))
+
+    def walk(node: int) -> list[tuple[float, int]]:
+        """All (reward, stamp) below a node, in the order of the tree."""
+        found: list[tuple[float, int]] = []
         for c in range(forest.inner_size[node, 0]):
             child = int(forest.inner_whole[node, reward_tree.CHILD, c])
-            if forest.inner_size[node, 1] == 1:
-                size = forest.leaf_size[child]
-                below = forest.leaf_reward[child, :size].tolist()
-                ages = forest.leaf_whole[child, reward_tree.STAMP, :size].tolist()
-            else:
-                below, ages = walk(child)
-            assert forest.inner_real[node, reward_tree.LO, c] == below[0]
-            assert forest.inner_real[node, reward_tree.HI, c] == below[-1]
+            below = members(child) if forest.inner_size[node, 1] == 1 else walk(child)
+            high = forest.inner_real[node, reward_tree.HI, c]
+            assert forest.inner_real[node, reward_tree.LO, c] <= below[0][0]
+            assert below[-1] <= (high, forest.inner_whole[node, reward_tree.HI_STAMP, c])
             assert forest.inner_whole[node, reward_tree.COUNT, c] == len(below)
-            assert forest.inner_whole[node, reward_tree.OLDEST, c] == min(ages)
-            rewards += below
-            stamps += ages
-        return rewards, stamps
+            oldest = min(stamp for _, stamp in below)
+            assert forest.inner_whole[node, reward_tree.OLDEST, c] == oldest
+            found += below
+        return found
 
-    rewards, stamps = walk(-1 - int(phi.cells[0, density.HEAD]))
-    assert rewards == sorted(rewards)
-    assert len(set(stamps)) == len(stamps) == f.stored
+    found = walk(-1 - int(phi.cells[0, density.HEAD]))
+    assert found == sorted(found)
+    assert len({stamp for _, stamp in found}) == len(found) == f.stored
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])  # noqa: S301
+def test_a_copy_has_a_memory_of_its_own(copied: Callable[[FrugalFilter], FrugalFilter]) -> None:
+    generator = np.random.Generator(np.random.PCG64(2))
+    states, rewards = np.full((500, 1), 0.5), generator.normal(size=500)
+    original = FrugalFilter(warmup_steps=1, density_threshold=1e9, bounds=([0.0], [1.0]))
+    original.admit(states, rewards)
+    before = original.state_dict()["phi"]
+    other = copied(original)
+    other.admit(states, rewards + 1)
+    for name, array in original.state_dict()["phi"].items():
+        np.testing.assert_equal(array, before[name])
+    assert (original.stored, other.stored) == (500, 1000)
+    del original
+    assert other.reward_mass([0.5], 0.3) > 0

@@ -19,3 +19,13 @@ def compiled(function: _Function) -> _Function:
     """Compile with Numba on first use, keep the result on disk, and keep the function's type."""
     made: Any = njit(cache=True, nogil=True, error_model="numpy")(function)
     return cast("_Function", made)
+
+
+def inlined(function: _Function) -> _Function:
+    """Compile as `compiled` does, into each of the callers.
+
+    Handing over a set of arrays costs some fifty machine words a call, more than a small function
+    does itself.
+    """
+    made: Any = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
+    return cast("_Function", made)

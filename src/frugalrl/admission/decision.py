@@ -12,16 +12,15 @@ from frugalrl.admission.compiled import Real, Whole, compiled
 from frugalrl.admission.density import (
     COUNT,
     ENOUGH,
-    Phi,
-    as_phi,
     cell_mass,
     equivalent_slot,
     find_cell,
     insert,
+    phi_at,
     replace,
     room_for,
 )
-from frugalrl.admission.partition import Partition, cell_key
+from frugalrl.admission.partition import cell_key, partition_at
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.admission.reward_tree import Mass
 from frugalrl.admission.settings import FrugalSettings
@@ -50,9 +49,9 @@ class Rule(NamedTuple):
             replaces=settings.on_equivalent == "replace",
         )
 
-    def plain(self) -> tuple[float, ...]:
-        """As a plain tuple, which enters compiled code faster."""
-        return (*self.mass, *self[1:])
+    def limits(self) -> NDArray[np.float64]:
+        """All numbers in one array, which enters compiled code faster."""
+        return np.array([*self.mass, *self[1:]], dtype=np.float64)
 
     def admitting_all(self) -> Rule:
         """The same, but every reward is new."""
@@ -70,9 +69,10 @@ def _is_finite(observation: NDArray[np.float64], reward: Real) -> bool:
 
 @compiled
 def decide(
-    arrays: Any,
+    table: Any,
     grid: Any,
-    limits: Any,
+    last_bin: Real,
+    limits: NDArray[np.float64],
     observations: NDArray[np.float64],
     rewards: NDArray[np.float64],
     free: NDArray[np.int64],
@@ -84,17 +84,17 @@ def decide(
 ) -> tuple[Whole, Whole, Whole, Whole, Whole]:
     """Decide about rows from `row` on, in order, writing `codes` and `slots`.
 
-    `arrays`, `grid` and `limits` are Phi, Partition and Rule as plain tuples.
+    `table` and `grid` tell where the arrays of Phi and Partition lie; `limits` are a Rule's.
 
     Returns:
         The next undecided row; how many free slots are taken and rows refused, counted on from what
         was given; what there is no room for (the next row was not touched); and the slot that wants
         the room. Stops after a STORE without a slot.
     """
-    phi = as_phi(arrays)
-    partition = Partition(grid[0], grid[1], grid[2], grid[3])
-    mass = Mass(limits[0], limits[1], limits[2])
-    rule = Rule(mass, limits[3], limits[4], limits[5], limits[6])
+    phi = phi_at(table)
+    partition = partition_at(grid, last_bin)
+    mass = Mass(int(limits[0]), limits[1], limits[2])
+    rule = Rule(mass, limits[3], limits[4], limits[5], limits[6] > 0.0)
     while row < len(rewards):
         slots[row] = -1
         if not _is_finite(observations[row], rewards[row]):
@@ -109,7 +109,7 @@ def decide(
         if not is_new:
             count = phi.cells[cell, COUNT]
             limit = rule.density_threshold * math.exp(-count / rule.decay)
-            is_new = cell_mass(phi, mass, cell, reward, limit) < limit
+            is_new = cell_mass(table, mass, cell, reward, limit) < limit
         if is_new:
             codes[row] = STORE
             if taken == len(free):
@@ -118,16 +118,16 @@ def decide(
             shortage = room_for(phi, cell, slot)
             if shortage != ENOUGH:
                 return row, taken, refused, shortage, slot
-            insert(phi, cell, first, second, slot, reward)
+            insert(table, cell, first, second, slot, reward)
             slots[row] = slot
             taken += 1
         elif rule.replaces:
             codes[row] = REPLACE
-            slot = equivalent_slot(phi, cell, reward, mass.half_width)
+            slot = equivalent_slot(table, cell, reward, mass.half_width)
             shortage = room_for(phi, cell, slot)
             if shortage != ENOUGH:
                 return row, taken, refused, shortage, slot
-            replace(phi, cell, slot, reward)
+            replace(table, cell, slot, reward)
             slots[row] = slot
         else:
             codes[row] = DROP
@@ -137,11 +137,17 @@ def decide(
 
 @compiled
 def density_at(
-    phi: Phi, partition: Partition, rule: Rule, observation: NDArray[np.float64], reward: Real
+    table: Any,
+    grid: Any,
+    last_bin: Real,
+    mass: Mass,
+    observation: NDArray[np.float64],
+    reward: Real,
 ) -> Real:
-    """Reward density estimate of a reward in the cell of a state; 0 in an empty cell."""
-    first, second = cell_key(partition, observation)
+    """Reward density estimate of a scaled reward in the cell of a state; 0 in an empty cell."""
+    phi = phi_at(table)
+    first, second = cell_key(partition_at(grid, last_bin), observation)
     cell = find_cell(phi, first, second)
     if cell < 0:
         return 0.0
-    return cell_mass(phi, rule.mass, cell, reward / rule.reward_scale, math.nan)
+    return cell_mass(table, mass, cell, reward, math.nan)

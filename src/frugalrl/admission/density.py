@@ -1,9 +1,10 @@
 """phi: the rewards of the stored transitions, cell by cell.
 
 A cell with few rewards is a ring of slots in order of age, linked through `links`, and is simply
-scanned. A crowded cell is a tree (`reward_tree`). Cells are found through an open-addressing hash
-table. Nothing here knows what else a transition holds: a slot is just a number. Every function that
-needs room says so before it changes anything (`room_for`), and `Phi.grow` makes it.
+scanned. A crowded cell is a tree (`reward_tree`), and `links` holds its members' stamps. Cells are
+found through an open-addressing hash table. Nothing here knows what else a transition holds: a slot
+is just a number. Every function that needs room says so before it changes anything (`room_for`),
+and `PhiMemory.grow` makes it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.compiled import Real, Whole, compiled
+from frugalrl.admission.addresses import matrix_at, vector_at
+from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 from frugalrl.admission.reward_tree import (
     CLOCK,
     INNER_ROOM,
@@ -24,6 +26,7 @@ from frugalrl.admission.reward_tree import (
     OTHER_COUNTERS,
     Forest,
     Mass,
+    forest_at,
     reward_mass,
     tree_mass,
     tree_nearest_distance,
@@ -41,9 +44,12 @@ CELLS_USED, CELLS_FREE, CELLS, STORED = (OTHER_COUNTERS + i for i in range(4))
 # Columns of Phi.cells and Phi.links.
 HEAD, COUNT = 0, 1
 CELL, NEXT = 0, 1
+STAMP_IN_TREE = NEXT
 
 # What there may be no room for.
-ENOUGH, SLOTS_SHORT, CELLS_SHORT, INDEX_SHORT, TREES_SHORT = range(5)
+ENOUGH, SLOTS_SHORT, CELLS_SHORT, INDEX_SHORT, TREES_SHORT, STAMPS_SHORT = range(6)
+LAST_STAMP = 2**31 - 2 * SCANNED
+"""Stamps are of 32 bits; what is left beyond this is enough to make one tree."""
 ROUNDING = 1e-11
 """More than what rounding can add up to in a density."""
 FULLEST_INDEX = 0.7
@@ -56,7 +62,7 @@ class Phi(NamedTuple):
     rewards: NDArray[np.float64]
     """(slots,) reward in each slot."""
     links: NDArray[np.int32]
-    """(slots, 2): the slot's CELL, -1 where nothing is stored, and NEXT in its ring."""
+    """(slots, 2): the slot's CELL, -1 where nothing is stored; NEXT in its ring, or its stamp."""
     keys: NDArray[np.uint64]
     """(cells, 2): key of each cell."""
     cells: NDArray[np.int32]
@@ -66,32 +72,20 @@ class Phi(NamedTuple):
     forest: Forest
 
 
-@compiled
-def as_phi(arrays: Any) -> Phi:
-    """Name the arrays of `PhiMemory.arrays`.
-
-    A plain tuple enters compiled code several times faster than a named one.
-    """
+@inlined
+def phi_at(table: Any) -> Phi:
+    """Name the arrays of `PhiMemory.table`, which has them in the order of the fields."""
     return Phi(
-        arrays[0],
-        arrays[1],
-        arrays[2],
-        arrays[3],
-        arrays[4],
-        Forest(
-            arrays[5],
-            arrays[6],
-            arrays[7],
-            arrays[8],
-            arrays[9],
-            arrays[10],
-            arrays[11],
-            arrays[12],
-        ),
+        vector_at(table, 0, np.float64),
+        matrix_at(table, 1, 2, np.int32),
+        matrix_at(table, 2, 2, np.uint64),
+        matrix_at(table, 3, 2, np.int32),
+        vector_at(table, 4, np.int32),
+        forest_at(table),
     )
 
 
-@compiled
+@inlined
 def _index_place(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
     """Place of the cell with this key in the hash table, or the empty place where it belongs."""
     size = len(phi.table)
@@ -105,14 +99,15 @@ def _index_place(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
             place = 0
 
 
-@compiled
+@inlined
 def find_cell(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
     """Number of the cell with this key, or -1."""
     return np.int64(phi.table[_index_place(phi, first, second)])
 
 
 @compiled
-def _new_cell(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
+def _new_cell(table: Any, first: np.uint64, second: np.uint64) -> Whole:
+    phi = phi_at(table)
     counters = phi.forest.counters
     cell = counters[CELLS_FREE]
     if cell >= 0:
@@ -129,8 +124,9 @@ def _new_cell(phi: Phi, first: np.uint64, second: np.uint64) -> Whole:
 
 
 @compiled
-def _remove_cell(phi: Phi, cell: Whole) -> None:
+def _remove_cell(table: Any, cell: Whole) -> None:
     """Forget an empty cell, closing the gap it leaves in the hash table."""
+    phi = phi_at(table)
     size = len(phi.table)
     gap = _index_place(phi, phi.keys[cell, 0], phi.keys[cell, 1])
     place = gap
@@ -153,15 +149,16 @@ def _remove_cell(phi: Phi, cell: Whole) -> None:
 
 
 @compiled
-def rehash(phi: Phi) -> None:
-    """Fill a new, empty hash table with the cells that `index` does not hold yet."""
+def rehash(table: Any) -> None:
+    """Fill a new, empty hash table with all cells."""
+    phi = phi_at(table)
     for slot in range(len(phi.rewards)):
         cell = phi.links[slot, CELL]
         if cell >= 0:
             phi.table[_index_place(phi, phi.keys[cell, 0], phi.keys[cell, 1])] = cell
 
 
-@compiled
+@inlined
 def room_for(phi: Phi, cell: Whole, slot: Whole) -> Whole:
     """What there is no room for if `slot` were stored in `cell` (-1: a new one)."""
     counters = phi.forest.counters
@@ -173,24 +170,26 @@ def room_for(phi: Phi, cell: Whole, slot: Whole) -> Whole:
         if counters[CELLS] + 1 > FULLEST_INDEX * len(phi.table):
             return INDEX_SHORT
         return ENOUGH
-    # A tree may split a node on every level, or be made anew from a ring.
-    if phi.cells[cell, COUNT] >= SCANNED and (
-        counters[INNER_ROOM] < MOST_LEVELS or counters[LEAF_ROOM] < 4
-    ):
-        return TREES_SHORT
+    if phi.cells[cell, COUNT] >= SCANNED or phi.cells[cell, HEAD] < 0:
+        # A tree may split a node on every level, or be made anew from a ring.
+        if counters[INNER_ROOM] < MOST_LEVELS or counters[LEAF_ROOM] < 4:
+            return TREES_SHORT
+        if counters[CLOCK] >= LAST_STAMP:
+            return STAMPS_SHORT
     return ENOUGH
 
 
 @compiled
-def cell_mass(phi: Phi, mass: Mass, cell: Whole, reward: Real, limit: Real) -> Real:
+def cell_mass(table: Any, mass: Mass, cell: Whole, reward: Real, limit: Real) -> Real:
     """Reward density estimate of `reward` in a cell that holds something.
 
     Exact when `limit` is NaN; else any number on the same side of `limit` as the estimate.
     """
+    phi = phi_at(table)
     head = np.int64(phi.cells[cell, HEAD])
     if head < 0:
         count = float(phi.cells[cell, COUNT])
-        total = tree_mass(phi.forest, mass, -1 - head, reward, limit * count, ROUNDING * count)
+        total = tree_mass(table, mass, -1 - head, reward, limit * count, ROUNDING * count)
     else:
         total = 0.0
         slot = head
@@ -201,18 +200,19 @@ def cell_mass(phi: Phi, mass: Mass, cell: Whole, reward: Real, limit: Real) -> R
 
 
 @compiled
-def equivalent_slot(phi: Phi, cell: Whole, reward: Real, within: Real) -> Whole:
+def equivalent_slot(table: Any, cell: Whole, reward: Real, within: Real) -> Whole:
     """Slot of the oldest reward at most `within` away; where none is, of the nearest.
 
     Of several that are equally near, the oldest.
     """
+    phi = phi_at(table)
     head = np.int64(phi.cells[cell, HEAD])
     if head < 0:
-        oldest = tree_oldest(phi.forest, -1 - head, reward, within)
+        oldest = tree_oldest(table, -1 - head, reward, within)
         if oldest >= 0:
             return oldest
-        nearest = tree_nearest_distance(phi.forest, -1 - head, reward)
-        return tree_oldest(phi.forest, -1 - head, reward, nearest)
+        nearest = tree_nearest_distance(table, -1 - head, reward)
+        return tree_oldest(table, -1 - head, reward, nearest)
     best_slot = np.int64(-1)
     best_distance = np.inf
     slot = head
@@ -226,7 +226,7 @@ def equivalent_slot(phi: Phi, cell: Whole, reward: Real, within: Real) -> Whole:
     return best_slot
 
 
-@compiled
+@inlined
 def _append_to_ring(phi: Phi, cell: Whole, slot: Whole) -> None:
     if phi.cells[cell, COUNT] == 0:
         phi.links[slot, NEXT] = slot
@@ -237,26 +237,38 @@ def _append_to_ring(phi: Phi, cell: Whole, slot: Whole) -> None:
     phi.cells[cell, HEAD] = slot
 
 
-@compiled
-def _insert_in_tree(phi: Phi, root: Whole, slot: Whole) -> Whole:
+@inlined
+def _insert_in_tree(table: Any, root: Whole, slot: Whole) -> Whole:
+    phi = phi_at(table)
     counters = phi.forest.counters
     stamp = counters[CLOCK]
     counters[CLOCK] += 1
-    return tree_insert(phi.forest, root, phi.rewards[slot], slot, stamp)
+    phi.links[slot, STAMP_IN_TREE] = stamp
+    return tree_insert(table, root, phi.rewards[slot], slot, stamp)
+
+
+@inlined
+def _remove_from_tree(table: Any, root: Whole, slot: Whole) -> Whole:
+    phi = phi_at(table)
+    stamp = np.int64(phi.links[slot, STAMP_IN_TREE])
+    return tree_remove(table, root, phi.rewards[slot], stamp)
 
 
 @compiled
-def _make_tree(phi: Phi, cell: Whole) -> None:
-    root = new_tree(phi.forest)
-    slot = np.int64(phi.cells[cell, HEAD])
+def _make_tree(table: Any, cell: Whole) -> None:
+    phi = phi_at(table)
+    root = new_tree(table)
+    slot = np.int64(phi.links[phi.cells[cell, HEAD], NEXT])  # the youngest links to the oldest
     for _ in range(phi.cells[cell, COUNT]):
-        slot = np.int64(phi.links[slot, NEXT])
-        root = _insert_in_tree(phi, root, slot)
+        following = np.int64(phi.links[slot, NEXT])
+        root = _insert_in_tree(table, root, slot)
+        slot = following
     phi.cells[cell, HEAD] = -1 - root
 
 
 @compiled
-def _oldest_of_tree(forest: Forest, root: Whole) -> Whole:
+def _oldest_of_tree(table: Any, root: Whole) -> Whole:
+    forest = forest_at(table)
     best = 0
     for c in range(1, forest.inner_size[root, 0]):
         if forest.inner_whole[root, OLDEST, c] < forest.inner_whole[root, OLDEST, best]:
@@ -265,30 +277,32 @@ def _oldest_of_tree(forest: Forest, root: Whole) -> Whole:
 
 
 @compiled
-def _make_ring(phi: Phi, cell: Whole) -> None:
+def _make_ring(table: Any, cell: Whole) -> None:
+    phi = phi_at(table)
     root = np.int64(-1 - phi.cells[cell, HEAD])
     members = phi.cells[cell, COUNT]
     phi.cells[cell, COUNT] = 0
     for _ in range(members):
-        slot = _oldest_of_tree(phi.forest, root)
-        root = tree_remove(phi.forest, root, phi.rewards[slot], slot)
+        slot = _oldest_of_tree(table, root)
+        root = _remove_from_tree(table, root, slot)
         _append_to_ring(phi, cell, slot)
         phi.cells[cell, COUNT] += 1
 
 
 @compiled
 def insert(
-    phi: Phi, cell: Whole, first: np.uint64, second: np.uint64, slot: Whole, reward: Real
+    table: Any, cell: Whole, first: np.uint64, second: np.uint64, slot: Whole, reward: Real
 ) -> None:
     """Store a reward as the youngest of its cell (-1: a new cell with this key)."""
+    phi = phi_at(table)
     if cell < 0:
-        cell = _new_cell(phi, first, second)
+        cell = _new_cell(table, first, second)
     phi.rewards[slot] = reward
     phi.links[slot, CELL] = cell
     if phi.cells[cell, COUNT] == SCANNED and phi.cells[cell, HEAD] >= 0:
-        _make_tree(phi, cell)
+        _make_tree(table, cell)
     if phi.cells[cell, COUNT] > 0 and phi.cells[cell, HEAD] < 0:
-        root = _insert_in_tree(phi, np.int64(-1 - phi.cells[cell, HEAD]), slot)
+        root = _insert_in_tree(table, np.int64(-1 - phi.cells[cell, HEAD]), slot)
         phi.cells[cell, HEAD] = -1 - root
     else:
         _append_to_ring(phi, cell, slot)
@@ -297,12 +311,12 @@ def insert(
 
 
 @compiled
-def _detach(phi: Phi, cell: Whole, slot: Whole) -> None:
+def _detach(table: Any, cell: Whole, slot: Whole) -> None:
     """Take a slot out of its cell's ring or tree; the count follows, all else stays."""
+    phi = phi_at(table)
     head = np.int64(phi.cells[cell, HEAD])
     if head < 0:
-        root = tree_remove(phi.forest, -1 - head, phi.rewards[slot], slot)
-        phi.cells[cell, HEAD] = -1 - root
+        phi.cells[cell, HEAD] = -1 - _remove_from_tree(table, -1 - head, slot)
     else:
         before = head
         while phi.links[before, NEXT] != slot:
@@ -314,30 +328,35 @@ def _detach(phi: Phi, cell: Whole, slot: Whole) -> None:
 
 
 @compiled
-def remove(arrays: Any, slot: Whole) -> bool:
+def remove(table: Any, slot: Whole) -> bool:
     """Forget the reward of a slot; False when the slot holds none."""
-    phi = as_phi(arrays)
+    phi = phi_at(table)
     if slot < 0 or slot >= len(phi.rewards) or phi.links[slot, CELL] < 0:
         return False
     cell = np.int64(phi.links[slot, CELL])
-    _detach(phi, cell, slot)
+    _detach(table, cell, slot)
     phi.links[slot, CELL] = -1
     phi.forest.counters[STORED] -= 1
     if phi.cells[cell, COUNT] == 0:
-        _remove_cell(phi, cell)
+        _remove_cell(table, cell)
     elif phi.cells[cell, HEAD] < 0 and phi.cells[cell, COUNT] <= BACK_TO_SCANNED:
-        _make_ring(phi, cell)
+        _make_ring(table, cell)
     return True
 
 
 @compiled
-def replace(phi: Phi, cell: Whole, slot: Whole, reward: Real) -> None:
+def replace(table: Any, cell: Whole, slot: Whole, reward: Real) -> None:
     """Give a stored slot of this cell a new reward; it is then the youngest."""
-    _detach(phi, cell, slot)
-    phi.rewards[slot] = reward
+    phi = phi_at(table)
     head = np.int64(phi.cells[cell, HEAD])
-    if phi.cells[cell, COUNT] > 0 and head < 0:
-        phi.cells[cell, HEAD] = -1 - _insert_in_tree(phi, -1 - head, slot)
-    else:
-        _append_to_ring(phi, cell, slot)
+    if head < 0:
+        # In this order, memory brings what removal needs while the new reward is put in place.
+        old, stamp = phi.rewards[slot], np.int64(phi.links[slot, STAMP_IN_TREE])
+        phi.rewards[slot] = reward
+        root = _insert_in_tree(table, -1 - head, slot)
+        phi.cells[cell, HEAD] = -1 - tree_remove(table, root, old, stamp)
+        return
+    _detach(table, cell, slot)
+    phi.rewards[slot] = reward
+    _append_to_ring(phi, cell, slot)
     phi.cells[cell, COUNT] += 1

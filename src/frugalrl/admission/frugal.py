@@ -219,7 +219,7 @@ class FrugalFilter(Inspection):
         if self._warmup is not None:
             was_there = self._warmup.forget(slot)
         else:
-            was_there = remove(self._memory.arrays, slot)
+            was_there = remove(self._memory.table, slot)
         if not was_there:
             raise KeyError(f"slot {slot} holds nothing")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from frugalrl.admission.decision import Rule, density_at
+from frugalrl.admission.decision import Rule
 from frugalrl.admission.partition import Partition, cell_keys
 from frugalrl.admission.rows import as_rows
 
@@ -77,8 +77,8 @@ class Inspection:
     def reward_mass(self, observation: ArrayLike, reward: float) -> float:
         """Give the reward density estimate (RDE) of a reward in the cell of a state."""
         states, rewards = self._as_rows(np.asarray(observation)[None], [reward])
-        partition = self._fitted_partition()
-        return float(density_at(self._memory.phi, partition, self._rule, states[0], rewards[0]))
+        partition, rule = self._fitted_partition(), self._rule
+        return self._memory.density(partition, rule, states[0], rewards[0])
 
     def _as_rows(
         self, observations: ArrayLike, rewards: ArrayLike

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.compiled import compiled
+from frugalrl.admission.addresses import table_of, vector_at
+from frugalrl.admission.compiled import Real, compiled, inlined
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
@@ -22,7 +23,7 @@ _FURTHEST_BIN = 4.0e18
 
 
 class Partition(NamedTuple):
-    """Equal bins along the important dimensions, as compiled functions see them."""
+    """Equal bins along the important dimensions."""
 
     dimensions: NDArray[np.int64]
     """(k,) the important dimensions."""
@@ -32,6 +33,21 @@ class Partition(NamedTuple):
     """(k,) the width of a bin."""
     last_bin: float
     """Highest bin when values outside go to the edge cell, infinity when bins run on."""
+
+    def table(self) -> Any:
+        """Where the arrays lie, for `partition_at`."""
+        return table_of(self[:3])
+
+
+@inlined
+def partition_at(table: Any, last_bin: Real) -> Partition:
+    """The partition whose arrays lie there."""
+    return Partition(
+        vector_at(table, 0, np.int64),
+        vector_at(table, 1, np.float64),
+        vector_at(table, 2, np.float64),
+        last_bin,
+    )
 
 
 def known_bounds(
@@ -75,14 +91,14 @@ def make_partition(
     upper = np.where(upper > lower, upper, lower + unit)
     width = upper / bins - lower / bins
     return Partition(
-        dimensions=important,
-        low=lower,
-        width=width,
+        dimensions=np.ascontiguousarray(important, dtype=np.int64),
+        low=np.ascontiguousarray(lower),
+        width=np.ascontiguousarray(width),
         last_bin=float(bins - 1) if outside == "clip" else np.inf,
     )
 
 
-@compiled
+@inlined
 def _mix(h: np.uint64) -> np.uint64:
     """Scramble 64 bits (the finaliser of MurmurHash3)."""
     h ^= h >> np.uint64(33)
@@ -93,7 +109,7 @@ def _mix(h: np.uint64) -> np.uint64:
     return h
 
 
-@compiled
+@inlined
 def cell_key(partition: Partition, observation: NDArray[np.float64]) -> tuple[np.uint64, np.uint64]:
     """128 bits that stand for the cell of a state.
 

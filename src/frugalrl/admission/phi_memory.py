@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission import density
-from frugalrl.admission.decision import Rule, decide
+from frugalrl.admission.addresses import table_of
+from frugalrl.admission.decision import Rule, decide, density_at
 from frugalrl.admission.density import CELLS, CELLS_FREE, CELLS_USED, STORED, Phi
 from frugalrl.admission.partition import Partition
 from frugalrl.admission.reward_tree import (
+    CLOCK,
     COUNTERS,
     FAN,
+    HI_STAMP,
     INNER_FREE,
     INNER_ROOM,
     INNER_USED,
@@ -23,6 +26,9 @@ from frugalrl.admission.reward_tree import (
     LEAF_USED,
     MOMENTS,
     MOST_LEVELS,
+    OLDEST,
+    STAMP,
+    SUMMARY_ROWS,
     Forest,
 )
 
@@ -40,6 +46,7 @@ class PhiMemory:
     def __init__(self, kernel: int) -> None:
         counters = np.zeros(COUNTERS, dtype=np.int64)
         counters[[INNER_FREE, LEAF_FREE, CELLS_FREE]] = -1
+        self._prepared: tuple[Partition, Rule, Any, float, NDArray[np.float64]] | None = None
         self.phi = Phi(
             rewards=np.empty(0, dtype=np.float64),
             links=np.empty((0, 2), dtype=np.int32),
@@ -48,11 +55,11 @@ class PhiMemory:
             table=np.full(16, -1, dtype=np.int32),
             forest=Forest(
                 inner_real=np.empty((0, 2 + MOMENTS[kernel], FAN), dtype=np.float64),
-                inner_whole=np.empty((0, 5, FAN), dtype=np.int64),
+                inner_whole=np.empty((0, SUMMARY_ROWS, FAN), dtype=np.int32),
                 inner_size=np.empty((0, 2), dtype=np.int32),
                 leaf_reward=np.empty((0, LEAF), dtype=np.float64),
-                leaf_whole=np.empty((0, 2, LEAF), dtype=np.int64),
-                leaf_size=np.empty(0, dtype=np.int32),
+                leaf_whole=np.empty((0, LEAF, 2), dtype=np.int32),
+                leaf_span=np.empty((0, 2), dtype=np.int32),
                 counters=counters,
                 bounds=np.empty((MOST_LEVELS * FAN, 2), dtype=np.float64),
             ),
@@ -66,7 +73,15 @@ class PhiMemory:
     @phi.setter
     def phi(self, phi: Phi) -> None:
         self._phi = phi
-        self.arrays = (*phi[:-1], *phi.forest)
+        self.table = table_of((*phi[:-1], *phi.forest))
+
+    def __getstate__(self) -> Phi:
+        """The arrays alone: a copy's lie elsewhere."""
+        return self._phi
+
+    def __setstate__(self, phi: Phi) -> None:
+        self.phi = phi
+        self._prepared = None
 
     @property
     def cells(self) -> int:
@@ -81,7 +96,7 @@ class PhiMemory:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.arrays)
+        return sum(array.nbytes for array in (*self.phi[:-1], *self.phi.forest))
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Rewards in each cell that holds any."""
@@ -105,14 +120,31 @@ class PhiMemory:
             decisions.
         """
         row = taken = refused = 0
-        grid, limits = tuple(partition), rule.plain()
+        grid, last_bin, limits = self._prepare(partition, rule)
         while True:
+            table, inputs = self.table, (states, values, free)
             row, taken, refused, shortage, slot = decide(
-                self.arrays, grid, limits, states, values, free, taken, codes, slots, row, refused
+                table, grid, last_bin, limits, *inputs, taken, codes, slots, row, refused
             )
             if shortage == density.ENOUGH:
                 return row, refused
             self.grow(shortage, slot)
+
+    def _prepare(self, partition: Partition, rule: Rule) -> tuple[Any, float, NDArray[np.float64]]:
+        """Bring them into the form that compiled code takes, once for as long as they last."""
+        prepared = self._prepared
+        if prepared is None or prepared[0] is not partition or prepared[1] is not rule:
+            grid, limits = partition.table(), rule.limits()
+            self._prepared = prepared = (partition, rule, grid, partition.last_bin, limits)
+        return prepared[2:]
+
+    def density(
+        self, partition: Partition, rule: Rule, state: NDArray[np.float64], reward: float
+    ) -> float:
+        """Reward density estimate of a reward in the cell of a state."""
+        grid, last_bin, _ = self._prepare(partition, rule)
+        scaled = reward / rule.reward_scale
+        return float(density_at(self.table, grid, last_bin, rule.mass, state, scaled))
 
     def insert(
         self,
@@ -143,20 +175,41 @@ class PhiMemory:
         elif shortage == density.INDEX_SHORT:
             size = int(1.25 * (int(counters[CELLS]) + 1) / density.FULLEST_INDEX) + 16
             self.phi = phi._replace(table=np.full(size, -1, dtype=np.int32))
-            density.rehash(self.phi)
+            density.rehash(self.table)
+        elif shortage == density.STAMPS_SHORT:
+            self._renumber_stamps()
         else:
             self._grow_forest()
+
+    def _renumber_stamps(self) -> None:
+        """Give the members of trees the stamps 1, 2, ... in the order of those they have."""
+        phi, forest = self.phi, self.phi.forest
+        occupied = np.flatnonzero(phi.links[:, density.CELL] >= 0)
+        heads = phi.cells[phi.links[occupied, density.CELL], density.HEAD]
+        members = occupied[heads < 0]
+        stamps = np.sort(phi.links[members, density.STAMP_IN_TREE])
+        # Bounds may be stamps of members long gone: what counts is how many are not younger.
+        for place in (
+            forest.leaf_whole[:, :, STAMP],
+            forest.inner_whole[:, HI_STAMP],
+            forest.inner_whole[:, OLDEST],
+        ):
+            place[...] = np.searchsorted(stamps, place, side="right")
+        phi.links[members, density.STAMP_IN_TREE] = np.searchsorted(
+            stamps, phi.links[members, density.STAMP_IN_TREE], side="right"
+        )
+        forest.counters[CLOCK] = len(stamps) + 1
 
     def _grow_forest(self) -> None:
         forest = self.phi.forest
         counters = forest.counters
-        inner, leaves = len(forest.inner_size), len(forest.leaf_size)
+        inner, leaves = len(forest.inner_size), len(forest.leaf_span)
         if counters[INNER_ROOM] < MOST_LEVELS:
             inner = _grown(inner, MOST_LEVELS)
         if counters[LEAF_ROOM] < 4:
             leaves = _grown(leaves, 4)
         counters[INNER_ROOM] += inner - len(forest.inner_size)
-        counters[LEAF_ROOM] += leaves - len(forest.leaf_size)
+        counters[LEAF_ROOM] += leaves - len(forest.leaf_span)
         self.phi = self.phi._replace(
             forest=Forest(
                 inner_real=_enlarged(forest.inner_real, inner),
@@ -164,7 +217,7 @@ class PhiMemory:
                 inner_size=_enlarged(forest.inner_size, inner),
                 leaf_reward=_enlarged(forest.leaf_reward, leaves),
                 leaf_whole=_enlarged(forest.leaf_whole, leaves),
-                leaf_size=_enlarged(forest.leaf_size, leaves),
+                leaf_span=_enlarged(forest.leaf_span, leaves),
                 counters=counters,
                 bounds=forest.bounds,
             )
@@ -189,14 +242,14 @@ class PhiMemory:
             "inner_size": forest.inner_size[:inner].copy(),
             "leaf_reward": forest.leaf_reward[:leaves].copy(),
             "leaf_whole": forest.leaf_whole[:leaves].copy(),
-            "leaf_size": forest.leaf_size[:leaves].copy(),
+            "leaf_span": forest.leaf_span[:leaves].copy(),
             "counters": counters.copy(),
             # How much idle room there was: with a byte limit the next eviction depends on it.
             "allocated": {
                 "slots": len(phi.rewards),
                 "cells": len(phi.keys),
                 "inner": len(forest.inner_size),
-                "leaves": len(forest.leaf_size),
+                "leaves": len(forest.leaf_span),
             },
         }
 
@@ -240,7 +293,7 @@ def _allocate(phi: dict[str, Any], forest: dict[str, Any], sizes: dict[str, int]
         (phi, ("rewards", "links"), "slots"),
         (phi, ("keys", "cells"), "cells"),
         (forest, ("inner_real", "inner_whole", "inner_size"), "inner"),
-        (forest, ("leaf_reward", "leaf_whole", "leaf_size"), "leaves"),
+        (forest, ("leaf_reward", "leaf_whole", "leaf_span"), "leaves"),
     ):
         for name in names:
             used, size = len(part[name]), int(sizes[what])

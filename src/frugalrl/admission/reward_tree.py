@@ -1,14 +1,18 @@
 """Rewards of one crowded cell in order, with the answers to every question kept in the nodes.
 
-A B+ tree over (reward, slot). Each child's summary, kept in its parent, holds the child's smallest
-and largest reward, its count, its oldest member, and the first moments of its rewards about the
-middle of the child. A kernel's cumulative distribution is a polynomial (or, for the Gaussian, close
-to its Taylor polynomial) on any child that no breakpoint of the kernel cuts, so the moments give
-that child's mass exactly and only the few leaves that are cut are read reward by reward. All
-questions and changes cost O(log n).
+A B+ tree over (reward, stamp), stamps being given in order of age. Each child's summary, kept in
+its parent, holds bounds of the child's rewards, their count, its oldest member, and the first
+moments of its rewards about the middle of its bounds. A kernel's cumulative distribution is a
+polynomial (or, for the Gaussian, close to its Taylor polynomial) on any child that no breakpoint of
+the kernel cuts, so the moments give that child's mass exactly and only the few leaves that are cut
+are read reward by reward. All questions and changes cost O(log n).
 
-Moments are computed when first asked for, anew from what lies below, and marked as outdated (NaN)
-by every change; never added to and subtracted from, so rounding errors do not pile up.
+In a crowded cell time goes into waiting for memory, so nodes are small and a change touches little
+of them. A leaf keeps its members in order of age, not of reward: the oldest, which is the one to be
+replaced, leaves by moving the leaf's start, and a new one is appended. Bounds widen when a reward
+comes and stay when one goes. Moments are computed when first asked for, anew from what lies below,
+and marked as outdated (NaN) by every change; never added to and subtracted from, so rounding errors
+do not pile up.
 
 All trees of a filter live in one set of arrays (`Forest`). Functions here are compiled by Numba.
 """
@@ -21,11 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.compiled import Real, Whole, compiled
+from frugalrl.admission.addresses import cube_at, matrix_at, prefetch, vector_at, width_at
+from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 
 FAN = 16
 """Most children of an inner node."""
-LEAF = 32
+LEAF = 64
 """Most rewards in a leaf."""
 MOST_LEVELS = 16
 """Far more than 2**31 rewards need."""
@@ -41,9 +46,11 @@ GAUSSIAN_WIDEST = 0.66
 
 # Rows of a child's summary.
 LO, HI, FIRST_MOMENT = 0, 1, 2  # in Forest.inner_real
-CHILD, COUNT, HI_SLOT, OLDEST, OLDEST_SLOT = 0, 1, 2, 3, 4  # in Forest.inner_whole
-# Rows of a leaf's whole numbers.
-STAMP, SLOT = 0, 1
+CHILD, COUNT, HI_STAMP, OLDEST, OLDEST_SLOT = 0, 1, 2, 3, 4  # in Forest.inner_whole
+SUMMARY_ROWS = 5
+# Columns of Forest.leaf_whole and Forest.leaf_span.
+SLOT, STAMP = 0, 1
+START, SIZE = 0, 1
 
 # Places in Forest.counters; density.py uses those from OTHER_COUNTERS on.
 CLOCK, INNER_USED, INNER_FREE, INNER_ROOM, LEAF_USED, LEAF_FREE, LEAF_ROOM = 0, 1, 2, 3, 4, 5, 6
@@ -61,21 +68,70 @@ class Forest(NamedTuple):
     """The arrays that all trees share."""
 
     inner_real: NDArray[np.float64]
-    """(nodes, 2 + moments, FAN): LO, HI and moments of each child."""
-    inner_whole: NDArray[np.int64]
-    """(nodes, 5, FAN): CHILD, COUNT, HI_SLOT, OLDEST, OLDEST_SLOT of each child."""
+    """(nodes, 2 + moments, FAN): LO, HI and moments of each child. All its (reward, stamp) are at
+    most (HI, HI_STAMP), and all of the children before it lie below all of its own."""
+    inner_whole: NDArray[np.int32]
+    """(nodes, SUMMARY_ROWS, FAN): CHILD, COUNT, HI_STAMP, OLDEST, OLDEST_SLOT of each child."""
     inner_size: NDArray[np.int32]
     """(nodes, 2): number of children; level, 1 when the children are leaves."""
     leaf_reward: NDArray[np.float64]
-    """(leaves, LEAF): rewards, ascending."""
-    leaf_whole: NDArray[np.int64]
-    """(leaves, 2, LEAF): STAMP and SLOT of each reward."""
-    leaf_size: NDArray[np.int32]
-    """(leaves,): number of rewards."""
+    """(leaves, LEAF): rewards, the oldest first."""
+    leaf_whole: NDArray[np.int32]
+    """(leaves, LEAF, 2): SLOT and STAMP of each reward."""
+    leaf_span: NDArray[np.int32]
+    """(leaves, 2): START, where the oldest is, and SIZE, how many there are."""
     counters: NDArray[np.int64]
     """Counters, and scratch for walks."""
     bounds: NDArray[np.float64]
     """(MOST_LEVELS * FAN, 2) scratch: least and most mass of each node that still waits."""
+
+
+FIRST_ARRAY = 5
+"""Number of the forest's first array in the table that it is handed over by; phi's come first."""
+
+
+@inlined
+def forest_at(table: Any) -> Forest:
+    """The forest whose arrays lie there."""
+    rows = width_at(table, FIRST_ARRAY)
+    return Forest(
+        cube_at(table, FIRST_ARRAY, rows, FAN, np.float64),
+        cube_at(table, FIRST_ARRAY + 1, SUMMARY_ROWS, FAN, np.int32),
+        matrix_at(table, FIRST_ARRAY + 2, 2, np.int32),
+        matrix_at(table, FIRST_ARRAY + 3, LEAF, np.float64),
+        cube_at(table, FIRST_ARRAY + 4, LEAF, 2, np.int32),
+        matrix_at(table, FIRST_ARRAY + 5, 2, np.int32),
+        vector_at(table, FIRST_ARRAY + 6, np.int64),
+        matrix_at(table, FIRST_ARRAY + 7, 2, np.float64),
+    )
+
+
+LINE = 64
+"""Bytes that memory brings at a time."""
+
+
+@inlined
+def expect_node(f: Forest, node: Whole) -> None:
+    """Let memory bring what will be needed of a node, all at once instead of one by one."""
+    for i in range(0, SUMMARY_ROWS * FAN, LINE // 4):
+        prefetch(f.inner_whole, node * SUMMARY_ROWS * FAN + i)
+    first = node * f.inner_real.shape[1] * FAN
+    for i in range(0, FIRST_MOMENT * FAN, LINE // 8):
+        prefetch(f.inner_real, first + i)
+
+
+@inlined
+def expect_leaf(f: Forest, leaf: Whole) -> None:
+    """Let memory bring the slots and stamps of a leaf."""
+    for i in range(0, 2 * LEAF, LINE // 4):
+        prefetch(f.leaf_whole, leaf * 2 * LEAF + i)
+
+
+@inlined
+def expect_rewards(f: Forest, leaf: Whole) -> None:
+    """Let memory bring the rewards of a leaf."""
+    for i in range(0, LEAF, LINE // 8):
+        prefetch(f.leaf_reward, leaf * LEAF + i)
 
 
 class Mass(NamedTuple):
@@ -86,7 +142,7 @@ class Mass(NamedTuple):
     half_width: float
 
 
-@compiled
+@inlined
 def cumulative(kernel: Whole, t: Real) -> Real:
     """F(t) of the kernel at unit bandwidth."""
     if kernel == GAUSSIAN:
@@ -100,7 +156,7 @@ def cumulative(kernel: Whole, t: Real) -> Real:
     return 0.5 + t * (0.75 - 0.25 * t * t)
 
 
-@compiled
+@inlined
 def reward_mass(mass: Mass, distance: Real) -> Real:
     """Mass that one reward, this far from the middle of the interval, puts into it."""
     upper = cumulative(mass.kernel, (mass.half_width - distance) / mass.bandwidth)
@@ -108,21 +164,29 @@ def reward_mass(mass: Mass, distance: Real) -> Real:
     return upper - lower
 
 
+@inlined
+def leaf_end(f: Forest, leaf: Whole) -> Whole:
+    """Place after the youngest member of a leaf."""
+    return f.leaf_span[leaf, START] + f.leaf_span[leaf, SIZE]
+
+
 @compiled
-def _sum_leaf_moments(f: Forest, mass: Mass, node: Whole, c: Whole) -> None:
+def _sum_leaf_moments(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
     """Compute the moments of a leaf from its rewards."""
+    f = forest_at(table)
     real, leaf = f.inner_real, f.inner_whole[node, CHILD, c]
     middle = 0.5 * (real[node, LO, c] + real[node, HI, c])
     for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
         total = 0.0
-        for i in range(f.leaf_size[leaf]):
+        for i in range(f.leaf_span[leaf, START], leaf_end(f, leaf)):
             total += ((f.leaf_reward[leaf, i] - middle) / mass.bandwidth) ** k
         real[node, FIRST_MOMENT + k - 1, c] = total
 
 
 @compiled
-def _sum_inner_moments(f: Forest, mass: Mass, node: Whole, c: Whole) -> None:
+def _sum_inner_moments(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
     """Compute the moments of an inner node from those of its children."""
+    f = forest_at(table)
     real, child = f.inner_real, f.inner_whole[node, CHILD, c]
     middle = 0.5 * (real[node, LO, c] + real[node, HI, c])
     for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
@@ -138,31 +202,33 @@ def _sum_inner_moments(f: Forest, mass: Mass, node: Whole, c: Whole) -> None:
 
 
 @compiled
-def _bring_up_to_date(f: Forest, mass: Mass, node: Whole, c: Whole) -> None:
+def _bring_up_to_date(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
     """Compute the moments of a child, and first those below it that are outdated."""
+    f = forest_at(table)
     todo = f.counters[TODO:]
     todo[0] = FAN * node + c
     waiting = 1
     while waiting:
         node, c = todo[waiting - 1] // FAN, todo[waiting - 1] % FAN
         if f.inner_size[node, 1] == 1:
-            _sum_leaf_moments(f, mass, node, c)
+            _sum_leaf_moments(table, mass, node, c)
             waiting -= 1
             continue
-        child = f.inner_whole[node, CHILD, c]
+        child = np.int64(f.inner_whole[node, CHILD, c])
         found = waiting
         for i in range(f.inner_size[child, 0]):
             if math.isnan(f.inner_real[child, FIRST_MOMENT, i]):
                 todo[waiting] = FAN * child + i
                 waiting += 1
         if waiting == found:
-            _sum_inner_moments(f, mass, node, c)
+            _sum_inner_moments(table, mass, node, c)
             waiting -= 1
 
 
-@compiled
-def _cumulative_sum(f: Forest, mass: Mass, node: Whole, c: Whole, t: Real) -> Real:
+@inlined
+def _cumulative_sum(table: Any, mass: Mass, node: Whole, c: Whole, t: Real) -> Real:
     """Sum of F(t - d) over a child's rewards, d their distance from its middle in bandwidths."""
+    f = forest_at(table)
     real = f.inner_real
     count = float(f.inner_whole[node, COUNT, c])
     if mass.kernel != GAUSSIAN:
@@ -171,7 +237,7 @@ def _cumulative_sum(f: Forest, mass: Mass, node: Whole, c: Whole, t: Real) -> Re
         if t <= -1.0:
             return 0.0
     if math.isnan(real[node, FIRST_MOMENT, c]):
-        _bring_up_to_date(f, mass, node, c)
+        _bring_up_to_date(table, mass, node, c)
     if mass.kernel == GAUSSIAN:
         density = 0.3989422804014327 * math.exp(-0.5 * t * t)
         total = 0.0
@@ -194,15 +260,15 @@ def _cumulative_sum(f: Forest, mass: Mass, node: Whole, c: Whole, t: Real) -> Re
     )
 
 
-@compiled
-def _child_mass(f: Forest, mass: Mass, node: Whole, c: Whole, middle: Real) -> Real:
+@inlined
+def _child_mass(table: Any, mass: Mass, node: Whole, c: Whole, middle: Real) -> Real:
     """Mass of a child that one polynomial covers, its middle this far from the interval's."""
-    upper = _cumulative_sum(f, mass, node, c, (mass.half_width - middle) / mass.bandwidth)
-    lower = _cumulative_sum(f, mass, node, c, (-mass.half_width - middle) / mass.bandwidth)
+    upper = _cumulative_sum(table, mass, node, c, (mass.half_width - middle) / mass.bandwidth)
+    lower = _cumulative_sum(table, mass, node, c, (-mass.half_width - middle) / mass.bandwidth)
     return upper - lower
 
 
-@compiled
+@inlined
 def _is_one_piece(mass: Mass, low: Real, high: Real) -> Any:
     """Whether one polynomial gives the mass of every reward between these distances."""
     h, beta = mass.bandwidth, mass.half_width
@@ -214,21 +280,19 @@ def _is_one_piece(mass: Mass, low: Real, high: Real) -> Any:
     return (low >= inner and high <= outer) or (low >= -outer and high <= -inner)
 
 
-@compiled
+@inlined
 def _leaf_mass(f: Forest, mass: Mass, leaf: Whole, reward: Real, reach: Real) -> Real:
     """Mass of a leaf, reward by reward."""
     total = 0.0
-    for i in range(f.leaf_size[leaf]):
+    for i in range(f.leaf_span[leaf, START], leaf_end(f, leaf)):
         distance = f.leaf_reward[leaf, i] - reward
-        if distance > reach:
-            break
-        if distance >= -reach:
+        if abs(distance) <= reach:
             total += reward_mass(mass, distance)
     return total
 
 
 @compiled
-def tree_mass(f: Forest, mass: Mass, root: Whole, reward: Real, limit: Real, margin: Real) -> Real:
+def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, margin: Real) -> Real:
     """Sum of the mass that all rewards of the tree put into the interval around `reward`.
 
     As soon as it is certain, by more than `margin`, on which side of `limit` the sum lies, some
@@ -236,6 +300,7 @@ def tree_mass(f: Forest, mass: Mass, root: Whole, reward: Real, limit: Real, mar
     lies between its count times that of its furthest reward and its count times that of its
     nearest, since all three kernels fall off from the middle.
     """
+    f = forest_at(table)
     reach = mass.half_width + (GAUSSIAN_REACH if mass.kernel == GAUSSIAN else 1.0) * mass.bandwidth
     stack, bounds = f.counters[STACK:], f.bounds
     node = root
@@ -256,6 +321,8 @@ def tree_mass(f: Forest, mass: Mass, root: Whole, reward: Real, limit: Real, mar
             most += bounds[waiting, 1]
             stack[waiting] = FAN * node + c
             waiting += 1
+            if f.inner_size[node, 1] == 1:
+                expect_rewards(f, np.int64(f.inner_whole[node, CHILD, c]))
         node = np.int64(-1)
         while node < 0:
             if total + least - margin >= limit:
@@ -270,16 +337,17 @@ def tree_mass(f: Forest, mass: Mass, root: Whole, reward: Real, limit: Real, mar
             parent, c = stack[waiting] // FAN, stack[waiting] % FAN
             low = f.inner_real[parent, LO, c] - reward
             high = f.inner_real[parent, HI, c] - reward
-            child = f.inner_whole[parent, CHILD, c]
+            child = np.int64(f.inner_whole[parent, CHILD, c])
             if _is_one_piece(mass, low, high):
-                total += _child_mass(f, mass, parent, c, 0.5 * (low + high))
+                total += _child_mass(table, mass, parent, c, 0.5 * (low + high))
             elif f.inner_size[parent, 1] == 1:
                 total += _leaf_mass(f, mass, child, reward, reach)
             else:
                 node = child
+                expect_node(f, node)
 
 
-@compiled
+@inlined
 def _lies_within(f: Forest, node: Whole, c: Whole, reward: Real, within: Real) -> Any:
     """Whether every reward of a child is at most `within` away."""
     low, high = f.inner_real[node, LO, c] - reward, f.inner_real[node, HI, c] - reward
@@ -287,8 +355,9 @@ def _lies_within(f: Forest, node: Whole, c: Whole, reward: Real, within: Real) -
 
 
 @compiled
-def tree_oldest(f: Forest, root: Whole, reward: Real, within: Real) -> Whole:
+def tree_oldest(table: Any, root: Whole, reward: Real, within: Real) -> Whole:
     """Slot of the oldest member whose reward is at most `within` away; -1 if there is none."""
+    f = forest_at(table)
     stack = f.counters[STACK:]
     stack[0] = root
     waiting = 1
@@ -307,8 +376,8 @@ def tree_oldest(f: Forest, root: Whole, reward: Real, within: Real) -> Whole:
             if f.inner_whole[node, OLDEST, c] < best_stamp and _lies_within(
                 f, node, c, reward, within
             ):
-                best_stamp = f.inner_whole[node, OLDEST, c]
-                best_slot = f.inner_whole[node, OLDEST_SLOT, c]
+                best_stamp = np.int64(f.inner_whole[node, OLDEST, c])
+                best_slot = np.int64(f.inner_whole[node, OLDEST_SLOT, c])
         for c in range(first, last + 1):
             if f.inner_whole[node, OLDEST, c] >= best_stamp:
                 continue
@@ -317,33 +386,52 @@ def tree_oldest(f: Forest, root: Whole, reward: Real, within: Real) -> Whole:
                 stack[waiting] = child
                 waiting += 1
                 continue
-            for i in range(f.leaf_size[child]):
-                is_within = abs(f.leaf_reward[child, i] - reward) <= within
-                if is_within and f.leaf_whole[child, STAMP, i] < best_stamp:
-                    best_stamp = f.leaf_whole[child, STAMP, i]
-                    best_slot = f.leaf_whole[child, SLOT, i]
+            for i in range(f.leaf_span[child, START], leaf_end(f, child)):
+                if f.leaf_whole[child, i, STAMP] >= best_stamp:
+                    break
+                if abs(f.leaf_reward[child, i] - reward) <= within:
+                    best_stamp = np.int64(f.leaf_whole[child, i, STAMP])
+                    best_slot = np.int64(f.leaf_whole[child, i, SLOT])
+                    break
     return best_slot
 
 
+@inlined
+def _gap(f: Forest, node: Whole, c: Whole, reward: Real) -> Real:
+    """Distance from `reward` to a child's bounds; 0 between them."""
+    return max(0.0, f.inner_real[node, LO, c] - reward, reward - f.inner_real[node, HI, c])
+
+
 @compiled
-def tree_nearest_distance(f: Forest, root: Whole, reward: Real) -> Real:
+def tree_nearest_distance(table: Any, root: Whole, reward: Real) -> Real:
     """Distance from `reward` to the nearest reward of the tree."""
+    f = forest_at(table)
+    stack, gaps = f.counters[STACK:], f.bounds
     node = root
+    waiting = np.int64(0)
     best = np.inf
     while True:
-        size = f.inner_size[node, 0]
-        c = 0
-        while c < size and f.inner_real[node, HI, c] < reward:
-            c += 1
-        if c > 0:
-            best = min(best, abs(f.inner_real[node, HI, c - 1] - reward))
-        if c == size:
-            return best
-        if f.inner_real[node, LO, c] >= reward:
-            return min(best, abs(f.inner_real[node, LO, c] - reward))
-        child = f.inner_whole[node, CHILD, c]
-        if f.inner_size[node, 1] == 1:
-            for i in range(f.leaf_size[child]):
+        nearest = 0
+        for c in range(1, f.inner_size[node, 0]):
+            if _gap(f, node, c, reward) < _gap(f, node, nearest, reward):
+                nearest = c
+        # The nearest child is visited next: what it gives rules most others out.
+        for step in range(1, f.inner_size[node, 0] + 1):
+            c = (nearest + step) % f.inner_size[node, 0]
+            gaps[waiting, 0] = _gap(f, node, c, reward)
+            stack[waiting] = FAN * node + c
+            waiting += 1
+        node = np.int64(-1)
+        while node < 0:
+            if waiting == 0:
+                return best
+            waiting -= 1
+            if gaps[waiting, 0] >= best:
+                continue
+            parent, c = stack[waiting] // FAN, stack[waiting] % FAN
+            child = np.int64(f.inner_whole[parent, CHILD, c])
+            if f.inner_size[parent, 1] > 1:
+                node = child
+                continue
+            for i in range(f.leaf_span[child, START], leaf_end(f, child)):
                 best = min(best, abs(f.leaf_reward[child, i] - reward))
-            return best
-        node = child

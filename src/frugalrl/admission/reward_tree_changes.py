@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from frugalrl.admission.compiled import Real, Whole, compiled
+from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 from frugalrl.admission.reward_tree import (
     CHILD,
     COUNT,
     FAN,
     FIRST_MOMENT,
     HI,
-    HI_SLOT,
+    HI_STAMP,
     INNER_FREE,
     INNER_ROOM,
     INNER_USED,
@@ -23,13 +25,19 @@ from frugalrl.admission.reward_tree import (
     OLDEST,
     OLDEST_SLOT,
     PATH,
+    SIZE,
     SLOT,
     STAMP,
+    START,
     Forest,
+    expect_leaf,
+    expect_node,
+    forest_at,
+    leaf_end,
 )
 
 
-@compiled
+@inlined
 def _take_leaf(f: Forest) -> Whole:
     """An unused leaf; the caller has seen to it that there is one."""
     leaf = f.counters[LEAF_FREE]
@@ -39,18 +47,19 @@ def _take_leaf(f: Forest) -> Whole:
         leaf = f.counters[LEAF_USED]
         f.counters[LEAF_USED] += 1
     f.counters[LEAF_ROOM] -= 1
-    f.leaf_size[leaf] = 0
+    f.leaf_span[leaf, START] = 0
+    f.leaf_span[leaf, SIZE] = 0
     return leaf
 
 
-@compiled
+@inlined
 def _give_back_leaf(f: Forest, leaf: Whole) -> None:
     f.leaf_whole[leaf, 0, 0] = f.counters[LEAF_FREE]
     f.counters[LEAF_FREE] = leaf
     f.counters[LEAF_ROOM] += 1
 
 
-@compiled
+@inlined
 def _take_inner(f: Forest, level: Whole) -> Whole:
     """An unused inner node; the caller has seen to it that there is one."""
     node = f.counters[INNER_FREE]
@@ -65,130 +74,115 @@ def _take_inner(f: Forest, level: Whole) -> Whole:
     return node
 
 
-@compiled
+@inlined
 def _give_back_inner(f: Forest, node: Whole) -> None:
     f.inner_whole[node, 0, 0] = f.counters[INNER_FREE]
     f.counters[INNER_FREE] = node
     f.counters[INNER_ROOM] += 1
 
 
+@inlined
+def _comes_before(reward: Real, stamp: Whole, other_reward: Real, other_stamp: Whole) -> Any:
+    """Whether one (reward, stamp) comes before another."""
+    return reward < other_reward or (reward == other_reward and stamp < other_stamp)
+
+
 @compiled
-def _summarise_leaf(f: Forest, node: Whole, c: Whole) -> None:
+def _summarise_leaf(table: Any, node: Whole, c: Whole) -> None:
     """Write the summary of a leaf into its parent."""
+    f = forest_at(table)
     real, whole = f.inner_real, f.inner_whole
     leaf = whole[node, CHILD, c]
-    size = f.leaf_size[leaf]
-    real[node, LO, c] = f.leaf_reward[leaf, 0]
-    real[node, HI, c] = f.leaf_reward[leaf, size - 1]
+    start = f.leaf_span[leaf, START]
+    low = f.leaf_reward[leaf, start]
+    high, high_stamp = low, f.leaf_whole[leaf, start, STAMP]
+    for i in range(start + 1, leaf_end(f, leaf)):
+        reward = f.leaf_reward[leaf, i]
+        low = min(low, reward)
+        if reward >= high:  # members are in order of age, so of equal ones the last is the highest
+            high, high_stamp = reward, f.leaf_whole[leaf, i, STAMP]
+    real[node, LO, c] = low
+    real[node, HI, c] = high
     real[node, FIRST_MOMENT, c] = np.nan
-    whole[node, COUNT, c] = size
-    whole[node, HI_SLOT, c] = f.leaf_whole[leaf, SLOT, size - 1]
+    whole[node, COUNT, c] = f.leaf_span[leaf, SIZE]
+    whole[node, HI_STAMP, c] = high_stamp
+    whole[node, OLDEST, c] = f.leaf_whole[leaf, start, STAMP]
+    whole[node, OLDEST_SLOT, c] = f.leaf_whole[leaf, start, SLOT]
+
+
+@inlined
+def _summarise_oldest(f: Forest, node: Whole, c: Whole) -> None:
+    """Write the oldest member of a child into its parent."""
+    whole = f.inner_whole
+    child = whole[node, CHILD, c]
+    if f.inner_size[node, 1] == 1:
+        start = f.leaf_span[child, START]
+        whole[node, OLDEST, c] = f.leaf_whole[child, start, STAMP]
+        whole[node, OLDEST_SLOT, c] = f.leaf_whole[child, start, SLOT]
+        return
     oldest = 0
-    for i in range(1, size):
-        if f.leaf_whole[leaf, STAMP, i] < f.leaf_whole[leaf, STAMP, oldest]:
+    for i in range(1, f.inner_size[child, 0]):
+        if whole[child, OLDEST, i] < whole[child, OLDEST, oldest]:
             oldest = i
-    whole[node, OLDEST, c] = f.leaf_whole[leaf, STAMP, oldest]
-    whole[node, OLDEST_SLOT, c] = f.leaf_whole[leaf, SLOT, oldest]
+    whole[node, OLDEST, c] = whole[child, OLDEST, oldest]
+    whole[node, OLDEST_SLOT, c] = whole[child, OLDEST_SLOT, oldest]
 
 
 @compiled
-def _summarise_inner(f: Forest, node: Whole, c: Whole) -> None:
+def _summarise_inner(table: Any, node: Whole, c: Whole) -> None:
     """Write the summary of an inner node into its parent."""
+    f = forest_at(table)
     real, whole = f.inner_real, f.inner_whole
     child = whole[node, CHILD, c]
     size = f.inner_size[child, 0]
     real[node, LO, c] = real[child, LO, 0]
     real[node, HI, c] = real[child, HI, size - 1]
     real[node, FIRST_MOMENT, c] = np.nan
-    whole[node, HI_SLOT, c] = whole[child, HI_SLOT, size - 1]
+    whole[node, HI_STAMP, c] = whole[child, HI_STAMP, size - 1]
     count = np.int64(0)
-    oldest = 0
     for i in range(size):
         count += whole[child, COUNT, i]
-        if whole[child, OLDEST, i] < whole[child, OLDEST, oldest]:
-            oldest = i
     whole[node, COUNT, c] = count
-    whole[node, OLDEST, c] = whole[child, OLDEST, oldest]
-    whole[node, OLDEST_SLOT, c] = whole[child, OLDEST_SLOT, oldest]
+    _summarise_oldest(f, node, c)
 
 
 @compiled
-def _summarise(f: Forest, node: Whole, c: Whole) -> None:
+def _summarise(table: Any, node: Whole, c: Whole) -> None:
+    f = forest_at(table)
     if f.inner_size[node, 1] == 1:
-        _summarise_leaf(f, node, c)
+        _summarise_leaf(table, node, c)
     else:
-        _summarise_inner(f, node, c)
+        _summarise_inner(table, node, c)
 
 
-@compiled
-def _add_to_summary(f: Forest, node: Whole, c: Whole, reward: Real, slot: Whole) -> None:
+@inlined
+def _add_to_summary(f: Forest, node: Whole, c: Whole, reward: Real, stamp: Whole) -> None:
     """Follow the insertion of the youngest member below a child."""
     real, whole = f.inner_real, f.inner_whole
     real[node, FIRST_MOMENT, c] = np.nan
     whole[node, COUNT, c] += 1
     if reward < real[node, LO, c]:
         real[node, LO, c] = reward
-    high = real[node, HI, c]
-    if reward > high or (reward == high and slot > whole[node, HI_SLOT, c]):
+    if reward >= real[node, HI, c]:  # and younger than any other of the same reward
         real[node, HI, c] = reward
-        whole[node, HI_SLOT, c] = slot
+        whole[node, HI_STAMP, c] = stamp
 
 
-@compiled
-def _take_from_summary(f: Forest, node: Whole, c: Whole, reward: Real, slot: Whole) -> None:
+@inlined
+def _take_from_summary(f: Forest, node: Whole, c: Whole, stamp: Whole) -> None:
     """Follow the removal of a member below a child that is not empty."""
-    real, whole = f.inner_real, f.inner_whole
-    is_at_the_edge = reward == real[node, LO, c] or reward == real[node, HI, c]
-    if is_at_the_edge or whole[node, OLDEST_SLOT, c] == slot:
-        _summarise(f, node, c)
-    else:
-        real[node, FIRST_MOMENT, c] = np.nan
-        whole[node, COUNT, c] -= 1
+    f.inner_real[node, FIRST_MOMENT, c] = np.nan
+    f.inner_whole[node, COUNT, c] -= 1
+    if f.inner_whole[node, OLDEST, c] == stamp:
+        _summarise_oldest(f, node, c)
 
 
 @compiled
-def _open_child_place(f: Forest, node: Whole, c: Whole) -> None:
-    """Move the children from c on one to the right."""
-    size = f.inner_size[node, 0]
-    for i in range(size, c, -1):
-        f.inner_real[node, LO, i] = f.inner_real[node, LO, i - 1]
-        f.inner_real[node, HI, i] = f.inner_real[node, HI, i - 1]
-    for row in range(FIRST_MOMENT, f.inner_real.shape[1]):
-        for i in range(size, c, -1):
-            f.inner_real[node, row, i] = f.inner_real[node, row, i - 1]
-    for row in range(f.inner_whole.shape[1]):
-        for i in range(size, c, -1):
-            f.inner_whole[node, row, i] = f.inner_whole[node, row, i - 1]
-    f.inner_size[node, 0] = size + 1
-
-
-@compiled
-def _close_child_place(f: Forest, node: Whole, c: Whole) -> None:
-    """Move the children after c one to the left, over c."""
-    size = f.inner_size[node, 0] - 1
-    for row in range(f.inner_real.shape[1]):
-        for i in range(c, size):
-            f.inner_real[node, row, i] = f.inner_real[node, row, i + 1]
-    for row in range(f.inner_whole.shape[1]):
-        for i in range(c, size):
-            f.inner_whole[node, row, i] = f.inner_whole[node, row, i + 1]
-    f.inner_size[node, 0] = size
-
-
-@compiled
-def _copy_rewards(
-    f: Forest, source: Whole, start: Whole, target: Whole, at: Whole, n: Whole
+def _move_children(
+    table: Any, source: Whole, start: Whole, target: Whole, at: Whole, n: Whole
 ) -> None:
-    for i in range(n):
-        f.leaf_reward[target, at + i] = f.leaf_reward[source, start + i]
-        f.leaf_whole[target, STAMP, at + i] = f.leaf_whole[source, STAMP, start + i]
-        f.leaf_whole[target, SLOT, at + i] = f.leaf_whole[source, SLOT, start + i]
-
-
-@compiled
-def _copy_children(
-    f: Forest, source: Whole, start: Whole, target: Whole, at: Whole, n: Whole
-) -> None:
+    """Copy the summaries of n children; within one node, to the left or to other places only."""
+    f = forest_at(table)
     for row in range(f.inner_real.shape[1]):
         for i in range(n):
             f.inner_real[target, row, at + i] = f.inner_real[source, row, start + i]
@@ -198,36 +192,124 @@ def _copy_children(
 
 
 @compiled
-def _split_child(f: Forest, node: Whole, c: Whole) -> None:
-    """Give the upper half of a full child to a new right neighbour."""
-    child = f.inner_whole[node, CHILD, c]
-    _open_child_place(f, node, c + 1)
-    if f.inner_size[node, 1] == 1:
-        half = LEAF // 2
-        right = _take_leaf(f)
-        _copy_rewards(f, child, half, right, 0, LEAF - half)
-        f.leaf_size[child], f.leaf_size[right] = half, LEAF - half
-    else:
-        half = FAN // 2
-        right = _take_inner(f, f.inner_size[child, 1])
-        _copy_children(f, child, half, right, 0, FAN - half)
-        f.inner_size[child, 0], f.inner_size[right, 0] = half, FAN - half
-    f.inner_whole[node, CHILD, c + 1] = right
-    _summarise(f, node, c)
-    _summarise(f, node, c + 1)
+def _open_child_place(table: Any, node: Whole, c: Whole) -> None:
+    """Move the children from c on one to the right."""
+    f = forest_at(table)
+    size = f.inner_size[node, 0]
+    for i in range(size, c, -1):
+        _move_children(table, node, i - 1, node, i, 1)
+    f.inner_size[node, 0] = size + 1
 
 
 @compiled
+def _close_child_place(table: Any, node: Whole, c: Whole) -> None:
+    """Move the children after c one to the left, over c."""
+    f = forest_at(table)
+    size = f.inner_size[node, 0] - 1
+    _move_children(table, node, c + 1, node, c, size - c)
+    f.inner_size[node, 0] = size
+
+
+@inlined
+def _move_reward(f: Forest, source: Whole, start: Whole, target: Whole, at: Whole) -> None:
+    f.leaf_reward[target, at] = f.leaf_reward[source, start]
+    f.leaf_whole[target, at, SLOT] = f.leaf_whole[source, start, SLOT]
+    f.leaf_whole[target, at, STAMP] = f.leaf_whole[source, start, STAMP]
+
+
+@compiled
+def _move_to_front(table: Any, leaf: Whole) -> None:
+    """Let a leaf's members begin at its first place."""
+    f = forest_at(table)
+    start = f.leaf_span[leaf, START]
+    if start > 0:
+        for i in range(f.leaf_span[leaf, SIZE]):
+            _move_reward(f, leaf, start + i, leaf, i)
+        f.leaf_span[leaf, START] = 0
+
+
+@compiled
+def _split_leaf(table: Any, leaf: Whole) -> Whole:
+    """Give the upper half of a full leaf to a new one, both in order of age; returns that."""
+    f = forest_at(table)
+    right = _take_leaf(f)
+    is_low = np.empty(LEAF, dtype=np.bool_)
+    for i in range(LEAF):
+        below = 0
+        for j in range(LEAF):
+            below += _comes_before(
+                f.leaf_reward[leaf, j],
+                f.leaf_whole[leaf, j, STAMP],
+                f.leaf_reward[leaf, i],
+                f.leaf_whole[leaf, i, STAMP],
+            )
+        is_low[i] = below < LEAF // 2
+    low = high = 0
+    for i in range(LEAF):
+        if is_low[i]:
+            _move_reward(f, leaf, i, leaf, low)
+            low += 1
+        else:
+            _move_reward(f, leaf, i, right, high)
+            high += 1
+    f.leaf_span[leaf, SIZE] = low
+    f.leaf_span[right, SIZE] = high
+    return right
+
+
+@compiled
+def _split_child(table: Any, node: Whole, c: Whole) -> None:
+    """Give the upper half of a full child to a new right neighbour."""
+    f = forest_at(table)
+    child = np.int64(f.inner_whole[node, CHILD, c])
+    _open_child_place(table, node, c + 1)
+    if f.inner_size[node, 1] == 1:
+        right = _split_leaf(table, child)
+    else:
+        half = FAN // 2
+        right = _take_inner(f, f.inner_size[child, 1])
+        _move_children(table, child, half, right, 0, FAN - half)
+        f.inner_size[child, 0], f.inner_size[right, 0] = half, FAN - half
+    f.inner_whole[node, CHILD, c + 1] = right
+    _summarise(table, node, c)
+    _summarise(table, node, c + 1)
+
+
+@inlined
 def _child_size(f: Forest, node: Whole, c: Whole) -> Whole:
     child = f.inner_whole[node, CHILD, c]
     if f.inner_size[node, 1] == 1:
-        return np.int64(f.leaf_size[child])
+        return np.int64(f.leaf_span[child, SIZE])
     return np.int64(f.inner_size[child, 0])
 
 
 @compiled
-def _merge_child(f: Forest, node: Whole, c: Whole) -> None:
+def _merge_leaves(table: Any, left: Whole, right: Whole) -> None:
+    """Take the members of another leaf in, in order of age; together they fit."""
+    f = forest_at(table)
+    _move_to_front(table, left)
+    mine, other = f.leaf_span[left, SIZE] - 1, f.leaf_span[right, SIZE] - 1
+    start = f.leaf_span[right, START]
+    # From the youngest on, so that nothing is overwritten before it has moved.
+    for place in range(mine + other + 1, -1, -1):
+        if other < 0:
+            break
+        is_mine = mine >= 0 and (
+            f.leaf_whole[left, mine, STAMP] > f.leaf_whole[right, start + other, STAMP]
+        )
+        if is_mine:
+            _move_reward(f, left, mine, left, place)
+            mine -= 1
+        else:
+            _move_reward(f, right, start + other, left, place)
+            other -= 1
+    f.leaf_span[left, SIZE] += f.leaf_span[right, SIZE]
+
+
+@compiled
+def _merge_child(table: Any, node: Whole, c: Whole) -> None:
     """Join child c with its right neighbour if the two are small, so that space is used."""
+    f = forest_at(table)
     if c < 0 or c + 1 >= f.inner_size[node, 0]:
         return
     is_above_leaves = f.inner_size[node, 1] == 1
@@ -235,49 +317,36 @@ def _merge_child(f: Forest, node: Whole, c: Whole) -> None:
     mine = _child_size(f, node, c)
     if mine > most or mine + _child_size(f, node, c + 1) > most:
         return
-    left, right = f.inner_whole[node, CHILD, c], f.inner_whole[node, CHILD, c + 1]
-    other = _child_size(f, node, c + 1)
+    left = np.int64(f.inner_whole[node, CHILD, c])
+    right = np.int64(f.inner_whole[node, CHILD, c + 1])
     if is_above_leaves:
-        _copy_rewards(f, right, 0, left, mine, other)
-        f.leaf_size[left] = mine + other
+        _merge_leaves(table, left, right)
         _give_back_leaf(f, right)
     else:
-        _copy_children(f, right, 0, left, mine, other)
+        other = f.inner_size[right, 0]
+        _move_children(table, right, 0, left, mine, other)
         f.inner_size[left, 0] = mine + other
         _give_back_inner(f, right)
-    _close_child_place(f, node, c + 1)
-    _summarise(f, node, c)
+    _close_child_place(table, node, c + 1)
+    _summarise(table, node, c)
 
 
-@compiled
-def _child_for(f: Forest, node: Whole, reward: Real, slot: Whole) -> Whole:
-    """The first child that does not end before (reward, slot), else the last."""
+@inlined
+def _child_for(f: Forest, node: Whole, reward: Real, stamp: Whole) -> Whole:
+    """The first child that may hold (reward, stamp), else the last."""
     last = f.inner_size[node, 0] - 1
     c = 0
-    while c < last and f.inner_real[node, HI, c] < reward:
-        c += 1
-    while (
-        c < last and f.inner_real[node, HI, c] == reward and f.inner_whole[node, HI_SLOT, c] < slot
+    while c < last and _comes_before(
+        f.inner_real[node, HI, c], f.inner_whole[node, HI_STAMP, c], reward, stamp
     ):
         c += 1
     return c
 
 
 @compiled
-def _place_in_leaf(f: Forest, leaf: Whole, reward: Real, slot: Whole) -> Whole:
-    """Position of the first member that does not come before (reward, slot)."""
-    size = f.leaf_size[leaf]
-    i = 0
-    while i < size and f.leaf_reward[leaf, i] < reward:
-        i += 1
-    while i < size and f.leaf_reward[leaf, i] == reward and f.leaf_whole[leaf, SLOT, i] < slot:
-        i += 1
-    return i
-
-
-@compiled
-def new_tree(f: Forest) -> Whole:
+def new_tree(table: Any) -> Whole:
     """An empty tree: a root with one empty leaf."""
+    f = forest_at(table)
     root = _take_inner(f, 1)
     f.inner_whole[root, CHILD, 0] = _take_leaf(f)
     f.inner_size[root, 0] = 1
@@ -285,85 +354,96 @@ def new_tree(f: Forest) -> Whole:
 
 
 @compiled
-def tree_insert(f: Forest, root: Whole, reward: Real, slot: Whole, stamp: Whole) -> Whole:
-    """Insert a reward; returns the root, which may be a new one."""
+def tree_insert(table: Any, root: Whole, reward: Real, slot: Whole, stamp: Whole) -> Whole:
+    """Insert a reward that is younger than all others; returns the root, maybe a new one."""
+    f = forest_at(table)
     if f.inner_size[root, 0] == FAN:
         child = root
         root = _take_inner(f, f.inner_size[child, 1] + 1)
         f.inner_whole[root, CHILD, 0] = child
         f.inner_size[root, 0] = 1
-        _summarise(f, root, 0)
+        _summarise(table, root, 0)
     path = f.counters[PATH:]
     node = root
     depth = 0
     while True:
-        c = _child_for(f, node, reward, slot)
+        expect_node(f, node)
+        c = _child_for(f, node, reward, stamp)
         is_above_leaves = f.inner_size[node, 1] == 1
         if _child_size(f, node, c) == (LEAF if is_above_leaves else FAN):
             # Full children are split on the way down, so a parent always has a place left.
-            _split_child(f, node, c)
-            c = _child_for(f, node, reward, slot)
+            _split_child(table, node, c)
+            c = _child_for(f, node, reward, stamp)
         path[2 * depth] = node
         path[2 * depth + 1] = c
         depth += 1
-        child = f.inner_whole[node, CHILD, c]
+        child = np.int64(f.inner_whole[node, CHILD, c])
         if is_above_leaves:
             break
         node = child
-    at = _place_in_leaf(f, child, reward, slot)
-    size = f.leaf_size[child]
-    for i in range(size, at, -1):
-        f.leaf_reward[child, i] = f.leaf_reward[child, i - 1]
-        f.leaf_whole[child, STAMP, i] = f.leaf_whole[child, STAMP, i - 1]
-        f.leaf_whole[child, SLOT, i] = f.leaf_whole[child, SLOT, i - 1]
-    f.leaf_reward[child, at] = reward
-    f.leaf_whole[child, STAMP, at] = stamp
-    f.leaf_whole[child, SLOT, at] = slot
-    f.leaf_size[child] = size + 1
-    if size == 0:  # the first reward of a new tree: there is no summary to add to yet
-        _summarise(f, node, c)
+    if leaf_end(f, child) == LEAF:
+        _move_to_front(table, child)
+    end = leaf_end(f, child)
+    f.leaf_reward[child, end] = reward
+    f.leaf_whole[child, end, SLOT] = slot
+    f.leaf_whole[child, end, STAMP] = stamp
+    f.leaf_span[child, SIZE] += 1
+    if f.leaf_span[child, SIZE] == 1:  # the first of a new tree: there is no summary to add to yet
+        _summarise(table, node, c)
         return root
     for d in range(depth):
-        _add_to_summary(f, path[2 * d], path[2 * d + 1], reward, slot)
+        _add_to_summary(f, path[2 * d], path[2 * d + 1], reward, stamp)
     return root
 
 
+@inlined
+def _remove_from_leaf(f: Forest, leaf: Whole, stamp: Whole) -> None:
+    """Take a member out; those older than it move up, which for the oldest is none."""
+    start = f.leaf_span[leaf, START]
+    place = start
+    while f.leaf_whole[leaf, place, STAMP] != stamp:
+        place += 1
+    for i in range(place, start, -1):
+        _move_reward(f, leaf, i - 1, leaf, i)
+    f.leaf_span[leaf, START] = start + 1
+    f.leaf_span[leaf, SIZE] -= 1
+
+
 @compiled
-def tree_remove(f: Forest, root: Whole, reward: Real, slot: Whole) -> Whole:
+def tree_remove(table: Any, root: Whole, reward: Real, stamp: Whole) -> Whole:
     """Remove a reward that is there; returns the root, or -1 when the tree is empty and gone."""
+    f = forest_at(table)
     path = f.counters[PATH:]
     node = root
     depth = 0
     while True:
-        c = _child_for(f, node, reward, slot)
+        expect_node(f, node)
+        c = _child_for(f, node, reward, stamp)
         path[2 * depth] = node
         path[2 * depth + 1] = c
         depth += 1
-        child = f.inner_whole[node, CHILD, c]
+        child = np.int64(f.inner_whole[node, CHILD, c])
         if f.inner_size[node, 1] == 1:
+            expect_leaf(f, child)
             break
         node = child
-    size = f.leaf_size[child] - 1
-    for i in range(_place_in_leaf(f, child, reward, slot), size):
-        f.leaf_reward[child, i] = f.leaf_reward[child, i + 1]
-        f.leaf_whole[child, STAMP, i] = f.leaf_whole[child, STAMP, i + 1]
-        f.leaf_whole[child, SLOT, i] = f.leaf_whole[child, SLOT, i + 1]
-    f.leaf_size[child] = size
+    _remove_from_leaf(f, child, stamp)
     for d in range(depth - 1, -1, -1):
         node, c = path[2 * d], path[2 * d + 1]
-        if _child_size(f, node, c) > 0:
-            _take_from_summary(f, node, c, reward, slot)
-            if _child_size(f, node, c) <= (LEAF if f.inner_size[node, 1] == 1 else FAN) // 2:
-                _merge_child(f, node, c)
-                _merge_child(f, node, c - 1)
+        size = _child_size(f, node, c)
+        if size > 0:
+            _take_from_summary(f, node, c, stamp)
+            if size <= (LEAF if f.inner_size[node, 1] == 1 else FAN) // 2:
+                _merge_child(table, node, c)
+                _merge_child(table, node, c - 1)
             continue
         if f.inner_size[node, 1] == 1:
-            _give_back_leaf(f, f.inner_whole[node, CHILD, c])
+            _give_back_leaf(f, np.int64(f.inner_whole[node, CHILD, c]))
         else:
-            _give_back_inner(f, f.inner_whole[node, CHILD, c])
-        _close_child_place(f, node, c)
+            _give_back_inner(f, np.int64(f.inner_whole[node, CHILD, c]))
+        _close_child_place(table, node, c)
     while f.inner_size[root, 1] > 1 and f.inner_size[root, 0] == 1:
-        child = f.inner_whole[root, CHILD, 0]
+        child = np.int64(f.inner_whole[root, CHILD, 0])
         _give_back_inner(f, root)
         root = child
     if f.inner_size[root, 0] == 0:
