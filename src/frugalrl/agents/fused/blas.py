@@ -26,14 +26,17 @@ _gemm: Any = types.ExternalFunction(
     ),
 )
 
+# A constant of the compiled code: an array made in `_call` might be gone before BLAS reads it,
+# since all that is left of it there is its address.
+_ONE_AND_ZERO = np.array([1.0, 0.0], np.float32)
+
 
 @njit(**OPTIONS)
 def _call(
     first: Floats, first_order: int, second: Floats, second_order: int, depth: int, out: Floats
 ) -> None:
     """Compute out.T = first.T @ second.T, which is what column-major BLAS sees."""
-    scale = np.array([1.0, 0.0], np.float32)
-    at = scale.ctypes.data
+    at = _ONE_AND_ZERO.ctypes.data
     m, n = out.shape[1], out.shape[0]
     if m and n:
         _gemm(
