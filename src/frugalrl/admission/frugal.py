@@ -223,6 +223,20 @@ class FrugalFilter(Inspection):
         if not was_there:
             raise KeyError(f"slot {slot} holds nothing")
 
+    def compiled_state(self) -> tuple[Any, ...] | None:
+        """What `decision.decide` takes first, for deciding within other compiled code.
+
+        None while that is not possible: during the warm-up, and until its outcome is told.
+        """
+        if self._partition is None or self._keep is not None:
+            return None
+        return self._memory.compiled_state(self._partition, self._rule)
+
+    def grow(self, shortage: int, slot: int) -> tuple[Any, ...]:
+        """Make the room that `decision.decide` found missing; gives the new `compiled_state`."""
+        self._memory.grow(shortage, slot)
+        return self._memory.compiled_state(self._fitted_partition(), self._rule)
+
     def state_dict(self) -> dict[str, Any]:
         """Arrays and JSON values from which `from_state_dict` makes an identical filter."""
         state: dict[str, Any] = {

@@ -46,7 +46,6 @@ class PhiMemory:
     def __init__(self, kernel: int) -> None:
         counters = np.zeros(COUNTERS, dtype=np.int64)
         counters[[INNER_FREE, LEAF_FREE, CELLS_FREE]] = -1
-        self._prepared: tuple[Partition, Rule, Any, float, NDArray[np.float64]] | None = None
         self.phi = Phi(
             rewards=np.empty(0, dtype=np.float64),
             links=np.empty((0, 2), dtype=np.int32),
@@ -74,6 +73,7 @@ class PhiMemory:
     def phi(self, phi: Phi) -> None:
         self._phi = phi
         self.table = table_of((*phi[:-1], *phi.forest))
+        self._prepared: tuple[Partition, Rule, Any] | None = None
 
     def __getstate__(self) -> Phi:
         """The arrays alone: a copy's lie elsewhere."""
@@ -81,7 +81,6 @@ class PhiMemory:
 
     def __setstate__(self, phi: Phi) -> None:
         self.phi = phi
-        self._prepared = None
 
     @property
     def cells(self) -> int:
@@ -120,31 +119,33 @@ class PhiMemory:
             decisions.
         """
         row = taken = refused = 0
-        grid, last_bin, limits = self._prepare(partition, rule)
         while True:
-            table, inputs = self.table, (states, values, free)
+            state = self.compiled_state(partition, rule)
             row, taken, refused, shortage, slot = decide(
-                table, grid, last_bin, limits, *inputs, taken, codes, slots, row, refused
+                *state, states, values, free, taken, codes, slots, row, refused
             )
             if shortage == density.ENOUGH:
                 return row, refused
             self.grow(shortage, slot)
 
-    def _prepare(self, partition: Partition, rule: Rule) -> tuple[Any, float, NDArray[np.float64]]:
-        """Bring them into the form that compiled code takes, once for as long as they last."""
+    def compiled_state(
+        self, partition: Partition, rule: Rule
+    ) -> tuple[Any, Any, float, NDArray[np.float64]]:
+        """Phi, partition and rule as compiled code takes them; good until phi grows."""
         prepared = self._prepared
         if prepared is None or prepared[0] is not partition or prepared[1] is not rule:
             grid, limits = partition.table(), rule.limits()
-            self._prepared = prepared = (partition, rule, grid, partition.last_bin, limits)
-        return prepared[2:]
+            state = self.table, grid, partition.last_bin, limits
+            self._prepared = prepared = (partition, rule, state)
+        return prepared[2]
 
     def density(
         self, partition: Partition, rule: Rule, state: NDArray[np.float64], reward: float
     ) -> float:
         """Reward density estimate of a reward in the cell of a state."""
-        grid, last_bin, _ = self._prepare(partition, rule)
+        table, grid, last_bin, _ = self.compiled_state(partition, rule)
         scaled = reward / rule.reward_scale
-        return float(density_at(self.table, grid, last_bin, rule.mass, state, scaled))
+        return float(density_at(table, grid, last_bin, rule.mass, state, scaled))
 
     def insert(
         self,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.density import ENOUGH
 from frugalrl.admission.filters import AdmitAll
+from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
 from frugalrl.replay.budget import ByteBudget
+from frugalrl.replay.deciding import NOT_DECIDED, NOT_STAGED, add_decided_rows
 from frugalrl.replay.kernels import add_rows
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 from frugalrl.replay.samplers import Sampler
@@ -54,6 +57,10 @@ class Intake:
         self._budget = None if capacity_bytes is None else ByteBudget(capacity_bytes, self)
         # Everything that comes is stored: no need to ask about it row by row.
         self._admits_all = type(admission) is AdmitAll
+        # Ours can decide within the same compiled call. A byte limit is looked at in between.
+        is_frugal = type(admission) is FrugalFilter and self._budget is None
+        self._frugal = cast("FrugalFilter", admission) if is_frugal else None
+        self._is_taught = False
 
     @property
     def nbytes(self) -> int:
@@ -80,6 +87,10 @@ class Intake:
     def add(self, *given: Any) -> Outcome:
         """Stage rows as `ReplayBuffer.add` got them and offer them; see there."""
         stage = self.stage
+        if self._frugal is not None and stage.quick:
+            state = self._frugal.compiled_state()
+            if state is not None:
+                return self._add_decided(given, state)
         if not (self._admits_all and stage.plain):
             codes, refused = stage.load(*given)
             return self.take(codes, refused)
@@ -106,6 +117,51 @@ class Intake:
         if done < rows or self.sampler.follows:
             self._store_all(codes, slots, done)
         return Outcome(codes, slots)
+
+    def _add_decided(self, given: Any, state: tuple[Any, ...]) -> Outcome:
+        """Stage, decide and write rows in one call where nothing is out of the ordinary."""
+        stage, storage, frugal = self.stage, self.storage, self._frugal
+        assert frugal is not None
+        rows = stage.rows
+        codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
+        compiled: Any = add_decided_rows if self._is_taught else partial(teach, add_decided_rows)
+        row = taken = 0
+        while True:
+            try:
+                row, taken, shortage, slot = compiled(
+                    *given, stage.states, stage.records,
+                    storage.table, storage.pool, storage.refs, storage.last, storage.control,
+                    codes, slots, storage.capacity, row, taken, *state,
+                )  # fmt: skip
+            except UNKNOWN_TYPES:
+                row = NOT_STAGED
+            if row == NOT_STAGED:
+                return self.take(*stage.load(*given))
+            if row == NOT_DECIDED:
+                return self.take(codes, taken)
+            self._is_taught = True
+            if shortage == ENOUGH:
+                break
+            state = frugal.grow(shortage, slot)
+        self.offered += rows
+        self._count(codes, slots)
+        return Outcome(codes, slots)
+
+    def _count(self, codes: NDArray[np.int8], slots: NDArray[np.int64]) -> None:
+        """Count rows that were decided about, and tell the sampler of those that are new."""
+        count = len(codes)
+        if count == 1:
+            code = codes[0]
+            stored, dropped = int(code == STORE), int(code == DROP)
+        else:
+            stored = int(np.count_nonzero(codes == STORE))
+            dropped = int(np.count_nonzero(codes == DROP))
+        self.stored += stored
+        self.dropped += dropped
+        self.replaced += count - stored - dropped
+        if self.sampler.follows and dropped < count:
+            self.sampler.resize(len(self.storage.table))
+            self.sampler.stored(slots[codes != DROP] if dropped else slots)
 
     def _add_rows(
         self, compiled: Any, rows: Any, codes: NDArray[np.int8], slots: NDArray[np.int64]
@@ -242,18 +298,7 @@ class Intake:
             )
         else:
             self.storage.write(self.stage, rows, codes, slots)
-        if count == 1:
-            code = codes[0]
-            stored, dropped = int(code == STORE), int(code == DROP)
-        else:
-            stored = int(np.count_nonzero(codes == STORE))
-            dropped = int(np.count_nonzero(codes == DROP))
-        self.stored += stored
-        self.dropped += dropped
-        self.replaced += count - stored - dropped
-        if self.sampler.follows and dropped < count:
-            self.sampler.resize(len(self.storage.table))
-            self.sampler.stored(slots[codes != DROP] if dropped else slots)
+        self._count(codes, slots)
         return codes, slots
 
     def _store_homeless(
