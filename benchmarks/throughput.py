@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "throughput"
 CONTESTANTS = ("frugal", "frugal+fac", "sbx", "sb3")
 TASKS: dict[str, dict[str, Any]] = {
-    "Pendulum-v1": {"net_arch": [64, 64], "steps": 6000, "short": 1200},
-    "Hopper-v5": {"net_arch": [256, 256], "steps": 1500, "short": 250},
+    "Pendulum-v1": {"net_arch": [64, 64], "steps": 3000, "short": 1200},
+    "Hopper-v5": {"net_arch": [256, 256], "steps": 800, "short": 250},
 }
 WARMUP = 1000  # random steps, from which FAC learns its grid
 SETTLE = 100  # updates before the clock starts: compilation, caches
@@ -293,7 +293,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--short", action="store_true", help="few steps, one round, no files")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--child", nargs=4, metavar=("WHO", "ENV", "THREADS", "UPDATES"))
