@@ -5,8 +5,8 @@
 
 SAC on Hopper-v5 with the libraries' default settings (256x256, batch 256, one update a step). The
 filter's warm-up is over before the clock starts, so that every measured step is decided. Contenders
-take turns. Memory: the transitions of one SAC run, which learns every fourth step to take less time,
-go to every buffer at once.
+take turns. Memory: the transitions of one SAC run, which learns every fourth step to take less
+time, go to every buffer at once.
 """
 
 from __future__ import annotations
