@@ -179,10 +179,15 @@ def test_a_tree_of_many_levels_agrees_with_the_plain_sum() -> None:
         assert f.reward_mass([0.5], float(reward)) == pytest.approx(expected, abs=1e-9)
 
 
-def test_summaries_hold_what_lies_below() -> None:
+@pytest.mark.parametrize("density_threshold", [0.01, 0.02])
+def test_summaries_hold_what_lies_below(density_threshold: float) -> None:
     generator = np.random.Generator(np.random.PCG64(5))
-    f = FrugalFilter(warmup_steps=1, density_threshold=0.01, decay=1e9, bounds=([0.0], [1.0]))
-    f.admit(np.full((20_000, 1), 0.5), generator.normal(size=20_000) * 20)
+    f = FrugalFilter(
+        warmup_steps=1, density_threshold=density_threshold, decay=1e9, bounds=([0.0], [1.0])
+    )
+    # Enough for full nodes beside full ones, on every level, with gaps where rewards have left.
+    for _ in range(8):
+        f.admit(np.full((300_000, 1), 0.5), generator.normal(size=300_000) * 5)
     phi = f._memory.phi
     forest = phi.forest
 
@@ -227,3 +232,22 @@ def test_a_copy_has_a_memory_of_its_own(copied: Callable[[FrugalFilter], FrugalF
     assert (original.stored, other.stored) == (500, 1000)
     del original
     assert other.reward_mass([0.5], 0.3) > 0
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_rounding_does_not_pile_up(kernel: str) -> None:
+    generator = np.random.Generator(np.random.PCG64(13))
+    f = FrugalFilter(
+        warmup_steps=1, bounds=([0.0], [1.0]), kernel=kernel, density_threshold=0.05, decay=1e9
+    )
+    for _ in range(400):  # new and equivalent ones; the masses are asked for exactly in between
+        f.admit(np.full((256, 1), 0.5), generator.normal(size=256) * 3)
+        f.reward_mass([0.5], float(generator.normal()))
+    phi = f._memory.phi
+    rewards = phi.rewards[phi.links[:, density.CELL] >= 0]
+    slow = SlowPhi(kernel=kernel, density_threshold=0.05, decay=1e9, bandwidth=0.3, half_width=0.2)
+    for slot, reward in enumerate(rewards):
+        slow.insert(0, slot, float(reward))
+    for reward in generator.normal(size=10) * 3:
+        expected = slow.mass(0, float(reward))
+        assert f.reward_mass([0.5], float(reward)) == pytest.approx(expected, abs=1e-11)

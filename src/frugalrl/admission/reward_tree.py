@@ -10,9 +10,9 @@ are read reward by reward. All questions and changes cost O(log n).
 In a crowded cell time goes into waiting for memory, so nodes are small and a change touches little
 of them. A leaf keeps its members in order of age, not of reward: the oldest, which is the one to be
 replaced, leaves by moving the leaf's start, and a new one is appended. Bounds widen when a reward
-comes and stay when one goes. Moments are computed when first asked for, anew from what lies below,
-and marked as outdated (NaN) by every change; never added to and subtracted from, so rounding errors
-do not pile up.
+comes and stay when one goes. Moments are computed when first asked for, from what lies below; they
+follow a change, or are marked as outdated (NaN): always where bounds have moved, and every so often
+elsewhere, so that rounding errors do not pile up.
 
 All trees of a filter live in one set of arrays (`Forest`). Functions here are compiled by Numba.
 """
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.addresses import cube_at, matrix_at, prefetch, vector_at, width_at
-from frugalrl.admission.compiled import Real, Whole, compiled, inlined
+from frugalrl.admission.compiled import Real, Whole, compiled, inlined, vectorised
 
 FAN = 16
 """Most children of an inner node."""
@@ -116,7 +116,7 @@ def expect_node(f: Forest, node: Whole) -> None:
     for i in range(0, SUMMARY_ROWS * FAN, LINE // 4):
         prefetch(f.inner_whole, node * SUMMARY_ROWS * FAN + i)
     first = node * f.inner_real.shape[1] * FAN
-    for i in range(0, FIRST_MOMENT * FAN, LINE // 8):
+    for i in range(0, f.inner_real.shape[1] * FAN, LINE // 8):
         prefetch(f.inner_real, first + i)
 
 
@@ -171,7 +171,7 @@ def leaf_end(f: Forest, leaf: Whole) -> Whole:
 
 
 @compiled
-def _sum_leaf_moments(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
+def _sum_leaf_moments(table: Any, node: Whole, c: Whole) -> None:
     """Compute the moments of a leaf from its rewards."""
     f = forest_at(table)
     real, leaf = f.inner_real, f.inner_whole[node, CHILD, c]
@@ -179,12 +179,12 @@ def _sum_leaf_moments(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
     for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
         total = 0.0
         for i in range(f.leaf_span[leaf, START], leaf_end(f, leaf)):
-            total += ((f.leaf_reward[leaf, i] - middle) / mass.bandwidth) ** k
+            total += (f.leaf_reward[leaf, i] - middle) ** k
         real[node, FIRST_MOMENT + k - 1, c] = total
 
 
 @compiled
-def _sum_inner_moments(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
+def _sum_inner_moments(table: Any, node: Whole, c: Whole) -> None:
     """Compute the moments of an inner node from those of its children."""
     f = forest_at(table)
     real, child = f.inner_real, f.inner_whole[node, CHILD, c]
@@ -192,7 +192,7 @@ def _sum_inner_moments(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
     for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
         total = 0.0
         for i in range(f.inner_size[child, 0]):
-            shift = (0.5 * (real[child, LO, i] + real[child, HI, i]) - middle) / mass.bandwidth
+            shift = 0.5 * (real[child, LO, i] + real[child, HI, i]) - middle
             # Binomial theorem, by Horner's rule, moves the moment to the new middle.
             moved = float(f.inner_whole[child, COUNT, i])
             for j in range(1, k + 1):
@@ -202,7 +202,7 @@ def _sum_inner_moments(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
 
 
 @compiled
-def _bring_up_to_date(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
+def _bring_up_to_date(table: Any, node: Whole, c: Whole) -> None:
     """Compute the moments of a child, and first those below it that are outdated."""
     f = forest_at(table)
     todo = f.counters[TODO:]
@@ -211,7 +211,7 @@ def _bring_up_to_date(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
     while waiting:
         node, c = todo[waiting - 1] // FAN, todo[waiting - 1] % FAN
         if f.inner_size[node, 1] == 1:
-            _sum_leaf_moments(table, mass, node, c)
+            _sum_leaf_moments(table, node, c)
             waiting -= 1
             continue
         child = np.int64(f.inner_whole[node, CHILD, c])
@@ -221,7 +221,7 @@ def _bring_up_to_date(table: Any, mass: Mass, node: Whole, c: Whole) -> None:
                 todo[waiting] = FAN * child + i
                 waiting += 1
         if waiting == found:
-            _sum_inner_moments(table, mass, node, c)
+            _sum_inner_moments(table, node, c)
             waiting -= 1
 
 
@@ -237,21 +237,25 @@ def _cumulative_sum(table: Any, mass: Mass, node: Whole, c: Whole, t: Real) -> R
         if t <= -1.0:
             return 0.0
     if math.isnan(real[node, FIRST_MOMENT, c]):
-        _bring_up_to_date(table, mass, node, c)
+        _bring_up_to_date(table, node, c)
+    per_bandwidth = 1.0 / mass.bandwidth
     if mass.kernel == GAUSSIAN:
         density = 0.3989422804014327 * math.exp(-0.5 * t * t)
         total = 0.0
         # The k-th derivative of F is, up to sign, Hermite polynomial k-1 times the density.
         before, hermite = 0.0, 1.0
+        scale = 1.0
         for k in range(1, 12):
-            total += hermite * real[node, FIRST_MOMENT + k - 1, c] * _INVERSE_FACTORIAL[k]
+            scale *= per_bandwidth
+            moment = scale * real[node, FIRST_MOMENT + k - 1, c]
+            total += hermite * moment * _INVERSE_FACTORIAL[k]
             before, hermite = hermite, t * hermite - (k - 1) * before
         return count * cumulative(GAUSSIAN, t) - density * total
-    first = real[node, FIRST_MOMENT, c]
+    first = per_bandwidth * real[node, FIRST_MOMENT, c]
     if mass.kernel == TOPHAT:
         return count * (0.5 + 0.5 * t) - 0.5 * first
-    second = real[node, FIRST_MOMENT + 1, c]
-    third = real[node, FIRST_MOMENT + 2, c]
+    second = per_bandwidth**2 * real[node, FIRST_MOMENT + 1, c]
+    third = per_bandwidth**3 * real[node, FIRST_MOMENT + 2, c]
     return (
         count * (0.5 + t * (0.75 - 0.25 * t * t))
         - 0.75 * (1.0 - t * t) * first
@@ -280,14 +284,24 @@ def _is_one_piece(mass: Mass, low: Real, high: Real) -> Any:
     return (low >= inner and high <= outer) or (low >= -outer and high <= -inner)
 
 
-@inlined
-def _leaf_mass(f: Forest, mass: Mass, leaf: Whole, reward: Real, reach: Real) -> Real:
+@vectorised
+def _leaf_mass(table: Any, mass: Mass, leaf: Whole, reward: Real) -> Real:
     """Mass of a leaf, reward by reward."""
+    f = forest_at(table)
+    start, end = f.leaf_span[leaf, START], leaf_end(f, leaf)
     total = 0.0
-    for i in range(f.leaf_span[leaf, START], leaf_end(f, leaf)):
-        distance = f.leaf_reward[leaf, i] - reward
-        if abs(distance) <= reach:
-            total += reward_mass(mass, distance)
+    if mass.kernel == GAUSSIAN:
+        for i in range(start, end):
+            total += reward_mass(mass, f.leaf_reward[leaf, i] - reward)
+        return total
+    # What `reward_mass` does, without a branch a reward.
+    above, below = (reward + mass.half_width), (reward - mass.half_width)
+    per_bandwidth = 1.0 / mass.bandwidth
+    linear, cubic = (0.75, 0.25) if mass.kernel == EPANECHNIKOV else (0.5, 0.0)
+    for i in range(start, end):
+        upper = min(max((above - f.leaf_reward[leaf, i]) * per_bandwidth, -1.0), 1.0)
+        lower = min(max((below - f.leaf_reward[leaf, i]) * per_bandwidth, -1.0), 1.0)
+        total += linear * (upper - lower) - cubic * (upper**3 - lower**3)
     return total
 
 
@@ -341,7 +355,7 @@ def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, ma
             if _is_one_piece(mass, low, high):
                 total += _child_mass(table, mass, parent, c, 0.5 * (low + high))
             elif f.inner_size[parent, 1] == 1:
-                total += _leaf_mass(f, mass, child, reward, reach)
+                total += _leaf_mass(table, mass, child, reward)
             else:
                 node = child
                 expect_node(f, node)

@@ -36,6 +36,10 @@ from frugalrl.admission.reward_tree import (
     leaf_end,
 )
 
+REFRESHED = 4096
+"""One change in so many has the moments computed anew. A change adds a rounding error of 1e-16 of
+the largest term; some thousands of them are nothing beside the 1e-9 that is promised."""
+
 
 @inlined
 def _take_leaf(f: Forest) -> Whole:
@@ -156,22 +160,40 @@ def _summarise(table: Any, node: Whole, c: Whole) -> None:
 
 
 @inlined
-def _add_to_summary(f: Forest, node: Whole, c: Whole, reward: Real, stamp: Whole) -> None:
-    """Follow the insertion of the youngest member below a child."""
-    real, whole = f.inner_real, f.inner_whole
-    real[node, FIRST_MOMENT, c] = np.nan
-    whole[node, COUNT, c] += 1
-    if reward < real[node, LO, c]:
-        real[node, LO, c] = reward
-    if reward >= real[node, HI, c]:  # and younger than any other of the same reward
-        real[node, HI, c] = reward
-        whole[node, HI_STAMP, c] = stamp
+def _shift_moments(
+    f: Forest, node: Whole, c: Whole, reward: Real, stamp: Whole, sign: Real
+) -> None:
+    """Add a reward to the moments of a child, or take it from them."""
+    if stamp % REFRESHED == 0:
+        f.inner_real[node, FIRST_MOMENT, c] = np.nan
+        return
+    distance = reward - 0.5 * (f.inner_real[node, LO, c] + f.inner_real[node, HI, c])
+    power = sign
+    for row in range(FIRST_MOMENT, f.inner_real.shape[1]):
+        power *= distance
+        f.inner_real[node, row, c] += power
 
 
 @inlined
-def _take_from_summary(f: Forest, node: Whole, c: Whole, stamp: Whole) -> None:
+def _add_to_summary(f: Forest, node: Whole, c: Whole, reward: Real, stamp: Whole) -> None:
+    """Follow the insertion of the youngest member below a child."""
+    real, whole = f.inner_real, f.inner_whole
+    whole[node, COUNT, c] += 1
+    low, high = real[node, LO, c], real[node, HI, c]
+    if reward >= high:  # and younger than any other of the same reward
+        whole[node, HI_STAMP, c] = stamp
+    if low <= reward <= high:
+        _shift_moments(f, node, c, reward, stamp, 1.0)
+    else:
+        real[node, LO, c] = min(low, reward)
+        real[node, HI, c] = max(high, reward)
+        real[node, FIRST_MOMENT, c] = np.nan
+
+
+@inlined
+def _take_from_summary(f: Forest, node: Whole, c: Whole, reward: Real, stamp: Whole) -> None:
     """Follow the removal of a member below a child that is not empty."""
-    f.inner_real[node, FIRST_MOMENT, c] = np.nan
+    _shift_moments(f, node, c, reward, stamp, -1.0)
     f.inner_whole[node, COUNT, c] -= 1
     if f.inner_whole[node, OLDEST, c] == stamp:
         _summarise_oldest(f, node, c)
@@ -262,6 +284,7 @@ def _split_child(table: Any, node: Whole, c: Whole) -> None:
     """Give the upper half of a full child to a new right neighbour."""
     f = forest_at(table)
     child = np.int64(f.inner_whole[node, CHILD, c])
+    high, high_stamp = f.inner_real[node, HI, c], f.inner_whole[node, HI_STAMP, c]
     _open_child_place(table, node, c + 1)
     if f.inner_size[node, 1] == 1:
         right = _split_leaf(table, child)
@@ -273,6 +296,9 @@ def _split_child(table: Any, node: Whole, c: Whole) -> None:
     f.inner_whole[node, CHILD, c + 1] = right
     _summarise(table, node, c)
     _summarise(table, node, c + 1)
+    # What belonged to the child must belong to one of the two: the next one may be full as well.
+    f.inner_real[node, HI, c + 1] = high
+    f.inner_whole[node, HI_STAMP, c + 1] = high_stamp
 
 
 @inlined
@@ -432,7 +458,7 @@ def tree_remove(table: Any, root: Whole, reward: Real, stamp: Whole) -> Whole:
         node, c = path[2 * d], path[2 * d + 1]
         size = _child_size(f, node, c)
         if size > 0:
-            _take_from_summary(f, node, c, stamp)
+            _take_from_summary(f, node, c, reward, stamp)
             if size <= (LEAF if f.inner_size[node, 1] == 1 else FAN) // 2:
                 _merge_child(table, node, c)
                 _merge_child(table, node, c - 1)
