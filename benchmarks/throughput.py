@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "throughput"
 CONTESTANTS = ("frugal", "frugal+fac", "sbx", "sb3")
 TASKS: dict[str, dict[str, Any]] = {
-    "Pendulum-v1": {"net_arch": [64, 64], "steps": 3000, "short": 1200},
-    "Hopper-v5": {"net_arch": [256, 256], "steps": 800, "short": 250},
+    "Pendulum-v1": {"net_arch": [64, 64], "steps": 2000, "short": 1200},
+    "Hopper-v5": {"net_arch": [256, 256], "steps": 500, "short": 250},
 }
 WARMUP = 1000  # random steps, from which FAC learns its grid
 SETTLE = 100  # updates before the clock starts: compilation, caches
