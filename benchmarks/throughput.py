@@ -198,7 +198,7 @@ def measure(rounds: int, short: bool, threads: list[int]) -> list[dict[str, Any]
 
 
 def summarise(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Take medians over rounds, and ratios."""
+    """Take medians over rounds: of speeds, and of the ratios within a round."""
     rows = []
     for env in TASKS:
         for threads in sorted({row["threads"] for row in found}):
@@ -208,12 +208,24 @@ def summarise(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 values = [row[key] for row in rows if row["contestant"] == contestant]
                 return statistics.median(values)
 
+            def times(other: str, rows: list[dict[str, Any]] = here) -> list[float]:
+                # Within a round all ran in the same minutes, so noise that lasts cancels.
+                speeds = {
+                    (row["contestant"], row["round"]): row["steps_per_second"]
+                    for row in rows
+                    if "steps_per_second" in row
+                }
+                rounds = sorted({row["round"] for row in rows})
+                return [speeds["frugal", k] / speeds[other, k] for k in rounds]
+
             speed = {name: median(name, "steps_per_second") for name in CONTESTANTS}
             added = median("frugal+fac", "add_seconds") - median("frugal", "add_seconds")
             row: dict[str, Any] = {"env": env, "threads": threads}
             row |= {f"{name}_steps_per_second": round(speed[name], 1) for name in CONTESTANTS}
-            row["times_sbx"] = round(speed["frugal"] / speed["sbx"], 2)
-            row["times_sb3"] = round(speed["frugal"] / speed["sb3"], 2)
+            for other in ("sbx", "sb3"):
+                ratios = times(other)
+                row[f"times_{other}"] = round(statistics.median(ratios), 2)
+                row[f"times_{other}_by_round"] = [round(ratio, 2) for ratio in ratios]
             row["fac_share_percent"] = round(100 * added * speed["frugal+fac"], 2)
             row["update_gflops"] = round(median("update", "update"), 1)
             row["sgemm_512_gflops"] = round(median("update", "sgemm_512"), 1)
@@ -241,7 +253,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         cells = [row["env"], row["threads"]]
         cells += [f"{row[f'{name}_steps_per_second']:.0f}" for name in CONTESTANTS]
-        cells += [f"{row['times_sbx']:.2f}x", f"{row['times_sb3']:.2f}x"]
+        cells += [
+            f"{row[f'times_{other}']:.2f}x ({min(row[f'times_{other}_by_round']):.1f}"
+            f"-{max(row[f'times_{other}_by_round']):.1f})"
+            for other in ("sbx", "sb3")
+        ]
         cells += [f"{row['fac_share_percent']:.1f} %", row["update_gflops"]]
         cells += [f"{row['share_of_sgemm_percent']} %"]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
@@ -275,10 +291,11 @@ README = """# Throughput
 Environment steps a second while training SAC: one step, one update of batch 256 with the newest
 policy, evaluation off. Pendulum-v1 with 64x64 units, Hopper-v5 with 256x256. Medians of {rounds}
 rounds in which the contestants took turns, each in a process of its own held to as many CPUs as
-threads. *FAC's share* is the time a step spends longer in the buffer with FAC than without, over
-the time of a step. *Update GFLOP/s* counts the floating-point operations of an update's matrix
-products over its best time; *of sgemm* compares with this machine's product of 512x512 matrices,
-measured in the same process.
+threads. */ SBX* and */ SB3* are medians of the ratios within a round, with the least and the most.
+*FAC's share* is the time a step spends longer in the buffer with FAC than without, over the time of
+a step. *Update GFLOP/s* counts the floating-point operations of an update's matrix products over
+its best time; *of sgemm* compares with this machine's product of 512x512 matrices, measured in the
+same process.
 
 {table}
 
