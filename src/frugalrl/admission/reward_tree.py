@@ -336,7 +336,9 @@ def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, ma
             stack[waiting] = FAN * node + c
             waiting += 1
             if f.inner_size[node, 1] == 1:
-                expect_rewards(f, np.int64(f.inner_whole[node, CHILD, c]))
+                leaf = np.int64(f.inner_whole[node, CHILD, c])
+                expect_rewards(f, leaf)
+                expect_leaf(f, leaf)
         node = np.int64(-1)
         while node < 0:
             if total + least - margin >= limit:
@@ -395,10 +397,11 @@ def tree_oldest(table: Any, root: Whole, reward: Real, within: Real) -> Whole:
         for c in range(first, last + 1):
             if f.inner_whole[node, OLDEST, c] >= best_stamp:
                 continue
-            child = f.inner_whole[node, CHILD, c]
+            child = np.int64(f.inner_whole[node, CHILD, c])
             if f.inner_size[node, 1] > 1:
                 stack[waiting] = child
                 waiting += 1
+                expect_node(f, child)
                 continue
             for i in range(f.leaf_span[child, START], leaf_end(f, child)):
                 if f.leaf_whole[child, i, STAMP] >= best_stamp:
