@@ -166,7 +166,7 @@ class FrugalReplayBuffer(ReplayBuffer):
         self._replay.add(
             self._layout.flatten(obs),
             action.reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
-            np.asarray(reward),
+            np.asarray(reward, dtype=np.float64),  # the type that needs no second look
             self._layout.flatten(next_obs),
             done & ~timeout,
             done & timeout,
