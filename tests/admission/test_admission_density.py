@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frugalrl import FrugalFilter
-from frugalrl.admission import density, reward_tree
+from frugalrl.admission import density, forest
 from frugalrl.admission.kernels import KERNELS
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from reference.admission import SlowPhi
@@ -127,11 +127,11 @@ def test_stamps_that_run_out_are_given_anew() -> None:
     for step in range(1500):
         if step % 200 == 199:
             counters = twins.fast._memory.phi.forest.counters
-            counters[reward_tree.CLOCK] = density.LAST_STAMP - 100
+            counters[forest.CLOCK] = density.LAST_STAMP - 100
         twins.offer(int(generator.integers(2)), round(float(generator.normal() * 4), 1))
         if len(twins.slots) > 300:
             twins.evict(float(generator.random()))
-        clock = twins.fast._memory.phi.forest.counters[reward_tree.CLOCK]
+        clock = twins.fast._memory.phi.forest.counters[forest.CLOCK]
         if step % 200 == 198 and step > 200:
             assert clock < 1000
     twins.compare()
@@ -170,8 +170,8 @@ def test_a_tree_of_many_levels_agrees_with_the_plain_sum() -> None:
     rewards = generator.normal(size=60_000) * 3
     f = FrugalFilter(warmup_steps=1, density_threshold=1e9, bounds=([0.0], [1.0]))
     f.admit(np.full((60_000, 1), 0.5), rewards)
-    forest = f._memory.phi.forest
-    assert forest.inner_size[-1 - f._memory.phi.cells[0, density.HEAD], 1] >= 3
+    arrays = f._memory.phi.forest
+    assert arrays.inner_size[-1 - f._memory.phi.cells[0, density.HEAD], 1] >= 3
     for reward in (*generator.normal(size=20) * 3, 50.0, rewards[7]):
         t = np.clip((reward + np.array([[0.2], [-0.2]]) - rewards) / 0.3, -1, 1)
         upper, lower = 0.5 + 0.75 * t - 0.25 * t**3
@@ -189,27 +189,27 @@ def test_summaries_hold_what_lies_below(density_threshold: float) -> None:
     for _ in range(8):
         f.admit(np.full((300_000, 1), 0.5), generator.normal(size=300_000) * 5)
     phi = f._memory.phi
-    forest = phi.forest
+    arrays = phi.forest
 
     def members(leaf: int) -> list[tuple[float, int]]:
-        start, size = forest.leaf_span[leaf]
+        start, size = arrays.leaf_span[leaf]
         places = slice(start, start + size)
-        stamps = forest.leaf_whole[leaf, places, reward_tree.STAMP].tolist()
+        stamps = arrays.leaf_whole[leaf, places, forest.STAMP].tolist()
         assert stamps == sorted(stamps)
-        return sorted(zip(forest.leaf_reward[leaf, places].tolist(), stamps, strict=True))
+        return sorted(zip(arrays.leaf_reward[leaf, places].tolist(), stamps, strict=True))
 
     def walk(node: int) -> list[tuple[float, int]]:
         """All (reward, stamp) below a node, in the order of the tree."""
         found: list[tuple[float, int]] = []
-        for c in range(forest.inner_size[node, 0]):
-            child = int(forest.inner_whole[node, reward_tree.CHILD, c])
-            below = members(child) if forest.inner_size[node, 1] == 1 else walk(child)
-            high = forest.inner_real[node, reward_tree.HI, c]
-            assert forest.inner_real[node, reward_tree.LO, c] <= below[0][0]
-            assert below[-1] <= (high, forest.inner_whole[node, reward_tree.HI_STAMP, c])
-            assert forest.inner_whole[node, reward_tree.COUNT, c] == len(below)
+        for c in range(arrays.inner_size[node, 0]):
+            child = int(arrays.inner_whole[node, forest.CHILD, c])
+            below = members(child) if arrays.inner_size[node, 1] == 1 else walk(child)
+            high = arrays.inner_real[node, forest.HI, c]
+            assert arrays.inner_real[node, forest.LO, c] <= below[0][0]
+            assert below[-1] <= (high, arrays.inner_whole[node, forest.HI_STAMP, c])
+            assert arrays.inner_whole[node, forest.COUNT, c] == len(below)
             oldest = min(stamp for _, stamp in below)
-            assert forest.inner_whole[node, reward_tree.OLDEST, c] == oldest
+            assert arrays.inner_whole[node, forest.OLDEST, c] == oldest
             found += below
         return found
 

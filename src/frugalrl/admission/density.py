@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from frugalrl.admission.addresses import matrix_at, vector_at
 from frugalrl.admission.compiled import Real, Whole, compiled, inlined
-from frugalrl.admission.reward_tree import (
+from frugalrl.admission.forest import (
     CLOCK,
     INNER_ROOM,
     LEAF_ROOM,
@@ -25,8 +25,10 @@ from frugalrl.admission.reward_tree import (
     OLDEST_SLOT,
     OTHER_COUNTERS,
     Forest,
-    Mass,
     forest_at,
+)
+from frugalrl.admission.reward_tree import (
+    Mass,
     reward_mass,
     tree_mass,
     tree_nearest_distance,

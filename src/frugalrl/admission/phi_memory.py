@@ -11,8 +11,7 @@ from frugalrl.admission import density
 from frugalrl.admission.addresses import table_of
 from frugalrl.admission.decision import Rule, decide, density_at
 from frugalrl.admission.density import CELLS, CELLS_FREE, CELLS_USED, STORED, Phi
-from frugalrl.admission.partition import Partition
-from frugalrl.admission.reward_tree import (
+from frugalrl.admission.forest import (
     CLOCK,
     COUNTERS,
     FAN,
@@ -31,6 +30,7 @@ from frugalrl.admission.reward_tree import (
     SUMMARY_ROWS,
     Forest,
 )
+from frugalrl.admission.partition import Partition
 
 _GROWTH = 1.125
 """Small, so that little memory lies idle; copying stays a constant cost a stored reward."""

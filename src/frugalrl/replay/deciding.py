@@ -28,29 +28,10 @@ def add_decided_rows(
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Stage rows, decide about them and carry that out, if none is refused and there is room.
 
-    Args:
-        observations: this and the next arguments are `stage_rows`'s.
-        actions: .
-        rewards: .
-        next_observations: .
-        terminated: .
-        truncated: .
-        states: .
-        records: .
-        table: this and the next are the storage's.
-        pool: .
-        refs: .
-        last: .
-        control: .
-        codes: (n,) filled with what became of each row.
-        slots: (n,) filled with where each row went, -1 if nowhere.
-        capacity: most transitions held.
-        row: the first row that is not decided about yet; if not 0, all are staged.
-        taken: how many slots those before it take.
-        phi: this and the next are `decide`'s.
-        grid: .
-        last_bin: .
-        limits: .
+    The rows and where they are staged are as for `stage_rows`, the storage's arrays as for
+    `write_rows`, and the last four arguments as for `decide`. `codes` and `slots` (n,) are filled
+    with what became of each row and where it went. `row` is the first row that is not decided about
+    yet (if not 0, all are staged) and `taken` how many slots those before it take.
 
     Returns:
         The first row that is not decided about, and how many slots those before it take; what the
