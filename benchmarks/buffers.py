@@ -56,7 +56,18 @@ class Stream:
         return i % EPISODE == EPISODE - 1
 
 
-class Ours:
+class Contender:
+    """A buffer on trial."""
+
+    buffer: Any
+
+    def sample(self, count: int) -> None:
+        """Draw batches."""
+        for _ in range(count):
+            self.buffer.sample(BATCH)
+
+
+class Ours(Contender):
     """frugalrl.ReplayBuffer."""
 
     def __init__(self, shape: str, capacity: int, fac: bool = False, prioritized: bool = False):
@@ -83,11 +94,6 @@ class Ours:
                 no, cut,
             )  # fmt: skip
 
-    def sample(self, count: int) -> None:
-        """Draw batches."""
-        for _ in range(count):
-            self.buffer.sample(BATCH)
-
     def learn(self, count: int) -> None:
         """Draw batches and feed errors back."""
         for _ in range(count):
@@ -105,7 +111,7 @@ class Ours:
         return self.buffer.nbytes
 
 
-class StableBaselines:
+class StableBaselines(Contender):
     """stable_baselines3.common.buffers.ReplayBuffer with its defaults, on the CPU."""
 
     nbytes = None
@@ -133,18 +139,13 @@ class StableBaselines:
                 yes if ended else no, cut if ended else running,
             )  # fmt: skip
 
-    def sample(self, count: int) -> None:
-        """Draw batches."""
-        for _ in range(count):
-            self.buffer.sample(BATCH)
-
     @property
     def stored(self) -> int:
         """Transitions held."""
         return int(self.buffer.size())
 
 
-class Cpprb:
+class Cpprb(Contender):
     """cpprb's buffers, float32; `compressed` keeps the next observation as the following one."""
 
     nbytes = None
@@ -182,11 +183,6 @@ class Cpprb:
             )  # fmt: skip
             if ended:
                 self.buffer.on_episode_end()
-
-    def sample(self, count: int) -> None:
-        """Draw batches."""
-        for _ in range(count):
-            self.buffer.sample(BATCH)
 
     def learn(self, count: int) -> None:
         """Draw batches and feed errors back."""
