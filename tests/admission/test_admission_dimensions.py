@@ -8,8 +8,11 @@ import re
 import gymnasium as gym
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import frugalrl
+from reference.admission import important_by_scipy
 
 COUNTS = {
     "Pendulum-v1": 1,
@@ -70,6 +73,38 @@ def test_floor_keeps_a_share_of_many_dimensions() -> None:
 def test_constant_observations_give_the_fewest_dimensions(value: float) -> None:
     found = frugalrl.important_dimensions(np.full((10, 4), value))
     assert len(found) == 1
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.tuples(st.integers(1, 40), st.integers(0, 60)),
+    threshold=st.floats(0.001, 1.0),
+    min_fraction=st.floats(0.0, 1.0),
+)
+def test_they_are_those_of_scipys_pivoted_qr(
+    seed: int, shape: tuple[int, int], threshold: float, min_fraction: float
+) -> None:
+    generator = np.random.Generator(np.random.PCG64(seed))
+    dimensions, more_rows = shape
+    # Columns that depend on one another, of lengths that differ by orders of magnitude.
+    mixed = generator.normal(size=(dimensions, dimensions)) * (generator.random() < 0.5)
+    matrix = generator.normal(size=(dimensions + more_rows, dimensions)) @ (
+        np.eye(dimensions) + mixed
+    )
+    matrix = (matrix + generator.normal()) * np.exp(2.0 * generator.normal(size=dimensions))
+    found = frugalrl.important_dimensions(matrix, threshold, min_fraction)
+    assert found.tolist() == important_by_scipy(matrix, threshold, min_fraction)
+
+
+def test_of_equal_columns_the_first_is_important() -> None:
+    column = np.random.Generator(np.random.PCG64(0)).normal(size=(100, 1))
+    assert frugalrl.important_dimensions(np.tile(column, 7)).tolist() == [0]
+    assert frugalrl.important_dimensions(np.tile(column, 7) * [1, 2, 1, 2, 1, 2, 2]).tolist() == [1]
+
+
+def test_all_zero_gives_the_first_dimensions() -> None:
+    found = frugalrl.important_dimensions(np.zeros((10, 4)), min_fraction=0.5)
+    assert found.tolist() == [0, 1]
 
 
 def test_scale_of_the_whole_changes_nothing() -> None:

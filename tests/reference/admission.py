@@ -5,7 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+from scipy.linalg import qr
 from scipy.special import ndtr
+
+
+def important_by_scipy(
+    observations: np.ndarray, threshold: float, min_fraction: float
+) -> list[int]:
+    """Important dimensions by SciPy's column-pivoted QR, carried to its end."""
+    r, pivots = qr(observations, mode="r", pivoting=True)
+    magnitudes = np.abs(np.diagonal(r))
+    leading = 0
+    while leading < len(magnitudes) and magnitudes[leading] >= threshold * magnitudes[0]:
+        leading += 1
+    fewest = max(1, math.ceil(min_fraction * observations.shape[1]))
+    return [int(column) for column in pivots[: max(leading, fewest)]]
 
 
 def cumulative(kernel: str, t: float) -> float:
@@ -87,6 +102,40 @@ class SlowPhi:
         self.remove(chosen)
         self.insert(cell, chosen, reward)
         return "replace", chosen
+
+
+class OneCell:
+    """One cell with room for many rewards, each question answered by looking at all of them."""
+
+    def __init__(self, slots: int, half_width: float = 0.2, bandwidth: float = 0.3) -> None:
+        self.rewards = np.full(slots, np.nan)
+        self.ages = np.zeros(slots)
+        self.half_width, self.bandwidth = half_width, bandwidth
+        self.clock = 0
+
+    def mass(self, reward: float) -> float:
+        """RDE of a reward, Epanechnikov."""
+        held = self.rewards[~np.isnan(self.rewards)]
+        ends = reward + self.half_width * np.array([[1.0], [-1.0]])
+        t = np.clip((ends - held) / self.bandwidth, -1.0, 1.0)
+        upper, lower = 0.5 + 0.75 * t - 0.25 * t**3
+        return float(np.mean(upper - lower))
+
+    def victim(self, reward: float) -> int:
+        """Slot of the oldest within half_width, else of the nearest (of equals the oldest)."""
+        distances = np.abs(self.rewards - reward)
+        reach = max(self.half_width, np.nanmin(distances))
+        near = np.flatnonzero(distances <= reach)
+        return int(near[np.argmin(self.ages[near])])
+
+    def put(self, slot: int, reward: float) -> None:
+        """Store as the youngest."""
+        self.clock += 1
+        self.rewards[slot], self.ages[slot] = reward, self.clock
+
+    def forget(self, slot: int) -> None:
+        """Empty a slot."""
+        self.rewards[slot] = np.nan
 
 
 def cell_of(

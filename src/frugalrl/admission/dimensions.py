@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+
+_AS_LONG = 1e-12
+"""Columns whose lengths differ by less than this share are equally long."""
 
 
 def important_dimensions(
@@ -47,17 +51,37 @@ def important_dimensions(
     if not math.isfinite(largest):
         raise ValueError("observations holds NaN or infinity; remove such rows first")
 
-    from scipy.linalg import qr
-
     # Scaling the whole matrix changes no ratio of pivots and keeps the norms from overflowing.
-    r, pivots = qr(omega / (largest or 1.0), mode="r", pivoting=True, check_finite=False)
-    magnitudes = np.abs(np.diagonal(r))
+    r: Any = np.linalg.qr(omega / (largest or 1.0), mode="r")
     floor = max(1, math.ceil(min_fraction * dimensions))
-    if magnitudes[0] == 0.0:  # every observation is zero: no dimension tells more than another
-        return np.arange(floor, dtype=np.int64)
-    below = np.flatnonzero(magnitudes < threshold * magnitudes[0])
-    leading = int(below[0]) if len(below) else dimensions
-    return np.asarray(pivots[: max(floor, leading)], dtype=np.int64)
+    return _pivoted_columns(r, threshold, floor)
+
+
+def _pivoted_columns(
+    matrix: NDArray[np.float64], threshold: float, fewest: int
+) -> NDArray[np.int64]:
+    """Take columns, each time the longest of what the taken ones do not explain (Gram-Schmidt).
+
+    This is column-pivoted QR that ends with the last important pivot. SciPy has the whole of it,
+    but to import its linear algebra takes longer than all else that a first decision waits for.
+    """
+    residual = matrix.copy()
+    taken: list[int] = []
+    first_length = 0.0
+    while len(taken) < matrix.shape[1]:
+        lengths = np.sqrt(np.einsum("ij,ij->j", residual, residual))
+        lengths[taken] = -1.0
+        longest = float(lengths.max())
+        first_length = first_length or longest
+        if len(taken) >= fewest and (longest == 0.0 or longest < threshold * first_length):
+            break
+        # Of columns that only rounding tells apart, the first: the same on every machine.
+        column = int(np.flatnonzero(lengths >= longest * (1.0 - _AS_LONG))[0])
+        taken.append(column)
+        if longest > 0.0:
+            direction = residual[:, column] / lengths[column]
+            residual -= np.outer(direction, direction @ residual)
+    return np.array(taken, dtype=np.int64)
 
 
 def check_dimension_settings(threshold: float, min_fraction: float) -> None:
