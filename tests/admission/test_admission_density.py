@@ -15,7 +15,7 @@ from frugalrl import FrugalFilter
 from frugalrl.admission import density, forest
 from frugalrl.admission.kernels import KERNELS
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
-from reference.admission import SlowPhi
+from reference.admission import OneCell, SlowPhi
 
 CODES = {"store": STORE, "replace": REPLACE, "drop": DROP}
 
@@ -165,6 +165,59 @@ def test_crowded_cells(
     twins.compare()
 
 
+@pytest.mark.parametrize(
+    ("spread", "grid", "threshold"),
+    [
+        (5.0, 0.0, 0.0213),  # new at the edges, equivalent in the middle
+        (5.0, 0.1, 0.0213),  # few distinct rewards: equal ones fill whole nodes
+        (5_000.0, 0.0, 0.00001),  # far apart: often none is within reach, the nearest goes
+    ],
+)
+def test_a_tree_of_many_levels_decides_as_brute_force(
+    spread: float, grid: float, threshold: float
+) -> None:
+    generator = np.random.Generator(np.random.PCG64(17))
+    count, batch, last_free = 12_000, 50, 20_000
+
+    def draw(size: int) -> np.ndarray:
+        rewards = generator.normal(size=size) * spread
+        return np.round(rewards / grid) * grid if grid else rewards
+
+    f = FrugalFilter(warmup_steps=1, bounds=([0.0], [1.0]), density_threshold=1e9, decay=1e9)
+    f.begin(None)
+    slow = OneCell(last_free)
+    rewards = draw(count)
+    f.offer(np.full((1, 1), 0.5), rewards[:1], np.array([0]))
+    f.offer(np.full((count - 1, 1), 0.5), rewards[1:], np.arange(1, count))
+    for slot, reward in enumerate(rewards):
+        slow.put(slot, reward)
+    state = f.state_dict()
+    state["settings"]["density_threshold"] = threshold
+    f = FrugalFilter.from_state_dict(state)
+    assert f._memory.phi.forest.inner_size[-1 - f._memory.phi.cells[0, density.HEAD], 1] >= 2
+
+    free = np.arange(count, last_free)
+    kinds = set()
+    for step in range(60):
+        rewards = draw(batch)
+        made = f.offer(np.full((batch, 1), 0.5), rewards, free)
+        for reward, code, slot in zip(rewards, made.codes, made.slots, strict=True):
+            if slow.mass(reward) < threshold * np.exp(-f.stored / 1e9):
+                assert (code, slot) == (STORE, free[0])
+                free = free[1:]
+            else:
+                assert (code, slot) == (REPLACE, slow.victim(reward))
+            slow.put(slot, reward)
+            kinds.add(int(code))
+        if step % 4 == 3:
+            for slot in generator.choice(np.flatnonzero(~np.isnan(slow.rewards)), 20, False):
+                f.forget(int(slot))
+                slow.forget(slot)
+    assert kinds == {STORE, REPLACE}
+    for reward in draw(20):
+        assert f.reward_mass([0.5], float(reward)) == pytest.approx(slow.mass(reward), abs=1e-9)
+
+
 def test_a_tree_of_many_levels_agrees_with_the_plain_sum() -> None:
     generator = np.random.Generator(np.random.PCG64(3))
     rewards = generator.normal(size=60_000) * 3
@@ -202,14 +255,14 @@ def test_summaries_hold_what_lies_below(density_threshold: float) -> None:
         """All (reward, stamp) below a node, in the order of the tree."""
         found: list[tuple[float, int]] = []
         for c in range(arrays.inner_size[node, 0]):
-            child = int(arrays.inner_whole[node, forest.CHILD, c])
+            child = int(arrays.inner_child[node, c])
             below = members(child) if arrays.inner_size[node, 1] == 1 else walk(child)
-            high = arrays.inner_real[node, forest.HI, c]
-            assert arrays.inner_real[node, forest.LO, c] <= below[0][0]
-            assert below[-1] <= (high, arrays.inner_whole[node, forest.HI_STAMP, c])
-            assert arrays.inner_whole[node, forest.COUNT, c] == len(below)
+            high = arrays.inner_high[node, c]
+            assert arrays.inner_real[node, c, forest.LO] <= below[0][0]
+            assert below[-1] <= (high, arrays.inner_whole[node, c, forest.HI_STAMP])
+            assert arrays.inner_whole[node, c, forest.COUNT] == len(below)
             oldest = min(stamp for _, stamp in below)
-            assert arrays.inner_whole[node, forest.OLDEST, c] == oldest
+            assert arrays.inner_oldest[node, c] == oldest
             found += below
         return found
 

@@ -45,7 +45,7 @@ def check_mirror(buffer: ReplayBuffer, rng: np.random.Generator) -> None:
             )
 
 
-@pytest.mark.parametrize("limit", [{"capacity": 400}, {"capacity_bytes": 150_000}])
+@pytest.mark.parametrize("limit", [{"capacity": 400}, {"capacity_bytes": 100_000}])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(
     "options",

@@ -27,13 +27,13 @@ _IS_COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
 
 
 def table_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
-    """Where contiguous arrays lie, and the lengths of their first two axes: (arrays, 3)."""
+    """Where contiguous arrays lie, and the lengths of their first and last axes: (arrays, 3)."""
     if not _IS_COMPILED:
         return tuple(arrays)  # no address can be followed then
     table = np.ones((len(arrays), 3), dtype=np.int64)
     for row, array in zip(table, arrays, strict=True):
         row[_ADDRESS] = array.ctypes.data
-        row[_LENGTH : _LENGTH + min(array.ndim, 2)] = array.shape[:2]
+        row[_LENGTH], row[_WIDTH] = len(array), array.shape[-1]
     return table
 
 
@@ -86,7 +86,7 @@ def cube_at(table: Any, index: Whole, rows: Whole, columns: Whole, kind: Any) ->
 
 @inlined
 def width_at(table: Any, index: Whole) -> Any:
-    """Length of the second axis of an array of a table."""
+    """Length of the last axis of an array of a table."""
     return table[index, _WIDTH]
 
 
@@ -96,7 +96,7 @@ if not _IS_COMPILED:  # the table has the arrays themselves
         return table[index]
 
     def _width_at(table: Any, index: Whole) -> Any:
-        return table[index].shape[1]
+        return table[index].shape[-1]
 
     def _do_nothing(array: Any, index: Whole) -> None:
         pass

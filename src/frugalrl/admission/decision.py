@@ -20,6 +20,7 @@ from frugalrl.admission.density import (
     replace,
     room_for,
 )
+from frugalrl.admission.lookahead import expect_insertion
 from frugalrl.admission.partition import cell_key, partition_at
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.admission.reward_tree import Mass
@@ -95,21 +96,35 @@ def decide(
     partition = partition_at(grid, last_bin)
     mass = Mass(int(limits[0]), limits[1], limits[2])
     rule = Rule(mass, limits[3], limits[4], limits[5], limits[6] > 0.0)
+    next_first = next_second = np.uint64(0)
+    foreseen = np.int64(-1)  # the next row, when its key is known
     while row < len(rewards):
         slots[row] = -1
-        if not _is_finite(observations[row], rewards[row]):
+        if foreseen == row:
+            first, second = next_first, next_second
+        elif _is_finite(observations[row], rewards[row]):
+            first, second = cell_key(partition, observations[row])
+        else:
             codes[row] = REFUSED
             refused += 1
             row += 1
             continue
         reward = rewards[row] / rule.reward_scale
-        first, second = cell_key(partition, observations[row])
         cell = find_cell(phi, first, second)
         is_new = cell < 0
         if not is_new:
             count = phi.cells[cell, COUNT]
             limit = rule.density_threshold * math.exp(-count / rule.decay)
             is_new = cell_mass(table, mass, cell, reward, limit) < limit
+        equivalent = np.int64(-1)
+        if not is_new and rule.replaces:
+            equivalent = equivalent_slot(table, cell, reward, mass.half_width)
+        following = row + 1
+        if following < len(rewards) and _is_finite(observations[following], rewards[following]):
+            foreseen = following
+            next_first, next_second = cell_key(partition, observations[following])
+            next_reward = rewards[following] / rule.reward_scale
+            expect_insertion(table, next_first, next_second, next_reward)
         if is_new:
             codes[row] = STORE
             if taken == len(free):
@@ -123,12 +138,11 @@ def decide(
             taken += 1
         elif rule.replaces:
             codes[row] = REPLACE
-            slot = equivalent_slot(table, cell, reward, mass.half_width)
-            shortage = room_for(phi, cell, slot)
+            shortage = room_for(phi, cell, equivalent)
             if shortage != ENOUGH:
-                return row, taken, refused, shortage, slot
-            replace(table, cell, slot, reward)
-            slots[row] = slot
+                return row, taken, refused, shortage, equivalent
+            replace(table, cell, equivalent, reward)
+            slots[row] = equivalent
         else:
             codes[row] = DROP
         row += 1

@@ -18,15 +18,15 @@ from frugalrl.admission.addresses import matrix_at, vector_at
 from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 from frugalrl.admission.forest import (
     CLOCK,
+    FAN,
     INNER_ROOM,
     LEAF_ROOM,
-    MOST_LEVELS,
-    OLDEST,
     OLDEST_SLOT,
     OTHER_COUNTERS,
     Forest,
     forest_at,
 )
+from frugalrl.admission.lanes import index_of_least
 from frugalrl.admission.reward_tree import (
     Mass,
     reward_mass,
@@ -49,7 +49,7 @@ CELL, NEXT = 0, 1
 STAMP_IN_TREE = NEXT
 
 # What there may be no room for.
-ENOUGH, SLOTS_SHORT, CELLS_SHORT, INDEX_SHORT, TREES_SHORT, STAMPS_SHORT = range(6)
+ENOUGH, SLOTS_SHORT, CELLS_SHORT, INDEX_SHORT, NODES_SHORT, LEAVES_SHORT, STAMPS_SHORT = range(7)
 LAST_STAMP = 2**31 - 2 * SCANNED
 """Stamps are of 32 bits; what is left beyond this is enough to make one tree."""
 ROUNDING = 1e-11
@@ -173,9 +173,13 @@ def room_for(phi: Phi, cell: Whole, slot: Whole) -> Whole:
             return INDEX_SHORT
         return ENOUGH
     if phi.cells[cell, COUNT] >= SCANNED or phi.cells[cell, HEAD] < 0:
-        # A tree may split a node on every level, or be made anew from a ring.
-        if counters[INNER_ROOM] < MOST_LEVELS or counters[LEAF_ROOM] < 4:
-            return TREES_SHORT
+        # A tree may split a leaf and a node on every level, or be made anew from a ring.
+        head = np.int64(phi.cells[cell, HEAD])
+        levels = phi.forest.inner_size[-1 - head, 1] if head < 0 else 1
+        if counters[INNER_ROOM] <= levels:
+            return NODES_SHORT
+        if counters[LEAF_ROOM] < 1:
+            return LEAVES_SHORT
         if counters[CLOCK] >= LAST_STAMP:
             return STAMPS_SHORT
     return ENOUGH
@@ -240,20 +244,20 @@ def _append_to_ring(phi: Phi, cell: Whole, slot: Whole) -> None:
 
 
 @inlined
-def _insert_in_tree(table: Any, root: Whole, slot: Whole) -> Whole:
-    phi = phi_at(table)
-    counters = phi.forest.counters
-    stamp = counters[CLOCK]
-    counters[CLOCK] += 1
-    phi.links[slot, STAMP_IN_TREE] = stamp
-    return tree_insert(table, root, phi.rewards[slot], slot, stamp)
+def _remove_from_ring(phi: Phi, cell: Whole, slot: Whole) -> None:
+    head = np.int64(phi.cells[cell, HEAD])
+    before = head
+    while phi.links[before, NEXT] != slot:
+        before = np.int64(phi.links[before, NEXT])
+    phi.links[before, NEXT] = phi.links[slot, NEXT]
+    if head == slot:
+        phi.cells[cell, HEAD] = before
 
 
 @inlined
-def _remove_from_tree(table: Any, root: Whole, slot: Whole) -> Whole:
-    phi = phi_at(table)
-    stamp = np.int64(phi.links[slot, STAMP_IN_TREE])
-    return tree_remove(table, root, phi.rewards[slot], stamp)
+def _note_stamp(phi: Phi, slot: Whole) -> None:
+    """Remember the stamp that the next insertion into a tree, that of this slot, will take."""
+    phi.links[slot, STAMP_IN_TREE] = phi.forest.counters[CLOCK]
 
 
 @compiled
@@ -263,7 +267,8 @@ def _make_tree(table: Any, cell: Whole) -> None:
     slot = np.int64(phi.links[phi.cells[cell, HEAD], NEXT])  # the youngest links to the oldest
     for _ in range(phi.cells[cell, COUNT]):
         following = np.int64(phi.links[slot, NEXT])
-        root = _insert_in_tree(table, root, slot)
+        _note_stamp(phi, slot)
+        root = tree_insert(table, root, phi.rewards[slot], slot)
         slot = following
     phi.cells[cell, HEAD] = -1 - root
 
@@ -271,11 +276,9 @@ def _make_tree(table: Any, cell: Whole) -> None:
 @compiled
 def _oldest_of_tree(table: Any, root: Whole) -> Whole:
     forest = forest_at(table)
-    best = 0
-    for c in range(1, forest.inner_size[root, 0]):
-        if forest.inner_whole[root, OLDEST, c] < forest.inner_whole[root, OLDEST, best]:
-            best = c
-    return np.int64(forest.inner_whole[root, OLDEST_SLOT, best])
+    size = np.int64(forest.inner_size[root, 0])
+    oldest = index_of_least(forest.inner_oldest, root * FAN, np.int64(0), size)
+    return np.int64(forest.inner_whole[root, oldest, OLDEST_SLOT])
 
 
 @compiled
@@ -286,7 +289,8 @@ def _make_ring(table: Any, cell: Whole) -> None:
     phi.cells[cell, COUNT] = 0
     for _ in range(members):
         slot = _oldest_of_tree(table, root)
-        root = _remove_from_tree(table, root, slot)
+        stamp = np.int64(phi.links[slot, STAMP_IN_TREE])
+        root = tree_remove(table, root, phi.rewards[slot], stamp)
         _append_to_ring(phi, cell, slot)
         phi.cells[cell, COUNT] += 1
 
@@ -304,29 +308,13 @@ def insert(
     if phi.cells[cell, COUNT] == SCANNED and phi.cells[cell, HEAD] >= 0:
         _make_tree(table, cell)
     if phi.cells[cell, COUNT] > 0 and phi.cells[cell, HEAD] < 0:
-        root = _insert_in_tree(table, np.int64(-1 - phi.cells[cell, HEAD]), slot)
+        _note_stamp(phi, slot)
+        root = tree_insert(table, np.int64(-1 - phi.cells[cell, HEAD]), reward, slot)
         phi.cells[cell, HEAD] = -1 - root
     else:
         _append_to_ring(phi, cell, slot)
     phi.cells[cell, COUNT] += 1
     phi.forest.counters[STORED] += 1
-
-
-@compiled
-def _detach(table: Any, cell: Whole, slot: Whole) -> None:
-    """Take a slot out of its cell's ring or tree; the count follows, all else stays."""
-    phi = phi_at(table)
-    head = np.int64(phi.cells[cell, HEAD])
-    if head < 0:
-        phi.cells[cell, HEAD] = -1 - _remove_from_tree(table, -1 - head, slot)
-    else:
-        before = head
-        while phi.links[before, NEXT] != slot:
-            before = np.int64(phi.links[before, NEXT])
-        phi.links[before, NEXT] = phi.links[slot, NEXT]
-        if head == slot:
-            phi.cells[cell, HEAD] = before
-    phi.cells[cell, COUNT] -= 1
 
 
 @compiled
@@ -336,7 +324,13 @@ def remove(table: Any, slot: Whole) -> bool:
     if slot < 0 or slot >= len(phi.rewards) or phi.links[slot, CELL] < 0:
         return False
     cell = np.int64(phi.links[slot, CELL])
-    _detach(table, cell, slot)
+    head = np.int64(phi.cells[cell, HEAD])
+    if head < 0:
+        stamp = np.int64(phi.links[slot, STAMP_IN_TREE])
+        phi.cells[cell, HEAD] = -1 - tree_remove(table, -1 - head, phi.rewards[slot], stamp)
+    else:
+        _remove_from_ring(phi, cell, slot)
+    phi.cells[cell, COUNT] -= 1
     phi.links[slot, CELL] = -1
     phi.forest.counters[STORED] -= 1
     if phi.cells[cell, COUNT] == 0:
@@ -355,10 +349,12 @@ def replace(table: Any, cell: Whole, slot: Whole, reward: Real) -> None:
         # In this order, memory brings what removal needs while the new reward is put in place.
         old, stamp = phi.rewards[slot], np.int64(phi.links[slot, STAMP_IN_TREE])
         phi.rewards[slot] = reward
-        root = _insert_in_tree(table, -1 - head, slot)
+        _note_stamp(phi, slot)
+        root = tree_insert(table, -1 - head, reward, slot)
         phi.cells[cell, HEAD] = -1 - tree_remove(table, root, old, stamp)
         return
-    _detach(table, cell, slot)
+    _remove_from_ring(phi, cell, slot)
+    phi.cells[cell, COUNT] -= 1
     phi.rewards[slot] = reward
     _append_to_ring(phi, cell, slot)
     phi.cells[cell, COUNT] += 1

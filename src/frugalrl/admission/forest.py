@@ -12,23 +12,24 @@ from numpy.typing import NDArray
 
 from frugalrl.admission.addresses import cube_at, matrix_at, prefetch, vector_at, width_at
 from frugalrl.admission.compiled import Whole, inlined
+from frugalrl.admission.lanes import LANES
 
-FAN = 16
-"""Most children of an inner node."""
-LEAF = 64
-"""Most rewards in a leaf."""
-MOST_LEVELS = 16
-"""Far more than 2**31 rewards need."""
+FAN = LANES
+"""Most children of an inner node, all of which are looked at at once."""
+LEAF = 4 * LANES
+"""Most rewards in a leaf. Smaller ones make a higher tree, of which less stays in the caches."""
+MOST_LEVELS = 12
+"""More than 2**31 rewards need."""
 
 EPANECHNIKOV, TOPHAT, GAUSSIAN = 0, 1, 2
 MOMENTS = (3, 1, 11)
 """Moments that each kernel needs: its polynomial's degree. For the Gaussian, a Taylor polynomial of
 degree 11 over a third of a bandwidth either way is exact to 1e-11."""
 
-# Rows of a child's summary.
-LO, HI, FIRST_MOMENT = 0, 1, 2  # in Forest.inner_real
-CHILD, COUNT, HI_STAMP, OLDEST, OLDEST_SLOT = 0, 1, 2, 3, 4  # in Forest.inner_whole
-SUMMARY_ROWS = 5
+# Places in a child's summary.
+LO, FIRST_MOMENT = 0, 1  # in Forest.inner_real
+COUNT, HI_STAMP, OLDEST_SLOT = 0, 1, 2  # in Forest.inner_whole
+SUMMARY_ROWS = 3
 # Columns of Forest.leaf_whole and Forest.leaf_span.
 SLOT, STAMP = 0, 1
 START, SIZE = 0, 1
@@ -45,11 +46,17 @@ COUNTERS = PENDING + MOST_LEVELS * FAN
 class Forest(NamedTuple):
     """The arrays that all trees share."""
 
+    inner_high: NDArray[np.float64]
+    """(nodes, FAN): upper bound of each child. All its (reward, stamp) are at most this and its
+    HI_STAMP, and all of the children before it lie below all of its own."""
+    inner_child: NDArray[np.int32]
+    """(nodes, FAN): each child, a node or a leaf."""
+    inner_oldest: NDArray[np.int32]
+    """(nodes, FAN): stamp of each child's oldest member."""
     inner_real: NDArray[np.float64]
-    """(nodes, 2 + moments, FAN): LO, HI and moments of each child. All its (reward, stamp) are at
-    most (HI, HI_STAMP), and all of the children before it lie below all of its own."""
+    """(nodes, FAN, 1 + moments): LO, the lower bound, and moments of each child."""
     inner_whole: NDArray[np.int32]
-    """(nodes, SUMMARY_ROWS, FAN): CHILD, COUNT, HI_STAMP, OLDEST, OLDEST_SLOT of each child."""
+    """(nodes, FAN, SUMMARY_ROWS): COUNT, HI_STAMP, and the oldest's slot of each child."""
     inner_size: NDArray[np.int32]
     """(nodes, 2): number of children; level, 1 when the children are leaves."""
     leaf_reward: NDArray[np.float64]
@@ -71,44 +78,37 @@ FIRST_ARRAY = 5
 @inlined
 def forest_at(table: Any) -> Forest:
     """The forest whose arrays lie there."""
-    rows = width_at(table, FIRST_ARRAY)
+    numbers = width_at(table, FIRST_ARRAY + 3)
     return Forest(
-        cube_at(table, FIRST_ARRAY, rows, FAN, np.float64),
-        cube_at(table, FIRST_ARRAY + 1, SUMMARY_ROWS, FAN, np.int32),
-        matrix_at(table, FIRST_ARRAY + 2, 2, np.int32),
-        matrix_at(table, FIRST_ARRAY + 3, LEAF, np.float64),
-        cube_at(table, FIRST_ARRAY + 4, LEAF, 2, np.int32),
+        matrix_at(table, FIRST_ARRAY, FAN, np.float64),
+        matrix_at(table, FIRST_ARRAY + 1, FAN, np.int32),
+        matrix_at(table, FIRST_ARRAY + 2, FAN, np.int32),
+        cube_at(table, FIRST_ARRAY + 3, FAN, numbers, np.float64),
+        cube_at(table, FIRST_ARRAY + 4, FAN, SUMMARY_ROWS, np.int32),
         matrix_at(table, FIRST_ARRAY + 5, 2, np.int32),
-        vector_at(table, FIRST_ARRAY + 6, np.int64),
-        matrix_at(table, FIRST_ARRAY + 7, 2, np.float64),
+        matrix_at(table, FIRST_ARRAY + 6, LEAF, np.float64),
+        cube_at(table, FIRST_ARRAY + 7, LEAF, 2, np.int32),
+        matrix_at(table, FIRST_ARRAY + 8, 2, np.int32),
+        vector_at(table, FIRST_ARRAY + 9, np.int64),
+        matrix_at(table, FIRST_ARRAY + 10, 2, np.float64),
     )
 
 
-LINE = 64
+_LINE = 64
 """Bytes that memory brings at a time."""
 
 
 @inlined
-def expect_node(f: Forest, node: Whole) -> None:
-    """Let memory bring what will be needed of a node, all at once instead of one by one."""
-    for i in range(0, SUMMARY_ROWS * FAN, LINE // 4):
-        prefetch(f.inner_whole, node * SUMMARY_ROWS * FAN + i)
-    first = node * f.inner_real.shape[1] * FAN
-    for i in range(0, f.inner_real.shape[1] * FAN, LINE // 8):
-        prefetch(f.inner_real, first + i)
-
-
-@inlined
-def expect_leaf(f: Forest, leaf: Whole) -> None:
-    """Let memory bring the slots and stamps of a leaf."""
-    for i in range(0, 2 * LEAF, LINE // 4):
-        prefetch(f.leaf_whole, leaf * 2 * LEAF + i)
+def expect_summary(f: Forest, node: Whole, c: Whole) -> None:
+    """Let memory bring the summary of a child."""
+    prefetch(f.inner_whole, (node * FAN + c) * SUMMARY_ROWS)
+    prefetch(f.inner_real, (node * FAN + c) * f.inner_real.shape[2])
 
 
 @inlined
 def expect_rewards(f: Forest, leaf: Whole) -> None:
-    """Let memory bring the rewards of a leaf."""
-    for i in range(0, LEAF, LINE // 8):
+    """Let memory bring the rewards of a leaf, all at once instead of one by one."""
+    for i in range(0, LEAF, _LINE // 8):
         prefetch(f.leaf_reward, leaf * LEAF + i)
 
 

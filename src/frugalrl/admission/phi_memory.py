@@ -15,6 +15,7 @@ from frugalrl.admission.forest import (
     CLOCK,
     COUNTERS,
     FAN,
+    FIRST_MOMENT,
     HI_STAMP,
     INNER_FREE,
     INNER_ROOM,
@@ -25,7 +26,6 @@ from frugalrl.admission.forest import (
     LEAF_USED,
     MOMENTS,
     MOST_LEVELS,
-    OLDEST,
     STAMP,
     SUMMARY_ROWS,
     Forest,
@@ -34,6 +34,14 @@ from frugalrl.admission.partition import Partition
 
 _GROWTH = 1.125
 """Small, so that little memory lies idle; copying stays a constant cost a stored reward."""
+_PARTS = {
+    "slots": ("rewards", "links"),
+    "cells": ("keys", "cells"),
+    "inner": tuple(name for name in Forest._fields if name.startswith("inner_")),
+    "leaves": tuple(name for name in Forest._fields if name.startswith("leaf_")),
+}
+"""Arrays that have a row for the same thing."""
+_SCRATCH = "bounds"
 
 
 class PhiMemory:
@@ -53,8 +61,11 @@ class PhiMemory:
             cells=np.empty((0, 2), dtype=np.int32),
             table=np.full(16, -1, dtype=np.int32),
             forest=Forest(
-                inner_real=np.empty((0, 2 + MOMENTS[kernel], FAN), dtype=np.float64),
-                inner_whole=np.empty((0, SUMMARY_ROWS, FAN), dtype=np.int32),
+                inner_high=np.empty((0, FAN), dtype=np.float64),
+                inner_child=np.empty((0, FAN), dtype=np.int32),
+                inner_oldest=np.empty((0, FAN), dtype=np.int32),
+                inner_real=np.empty((0, FAN, FIRST_MOMENT + MOMENTS[kernel]), dtype=np.float64),
+                inner_whole=np.empty((0, FAN, SUMMARY_ROWS), dtype=np.int32),
                 inner_size=np.empty((0, 2), dtype=np.int32),
                 leaf_reward=np.empty((0, LEAF), dtype=np.float64),
                 leaf_whole=np.empty((0, LEAF, 2), dtype=np.int32),
@@ -164,23 +175,40 @@ class PhiMemory:
         """Make the room that `density.room_for` found missing."""
         phi, counters = self.phi, self.phi.forest.counters
         if shortage == density.SLOTS_SHORT:
-            size = _grown(max(slot + 1, len(phi.rewards)), 64)
-            links = np.full((size, 2), -1, dtype=np.int32)
-            links[: len(phi.links)] = phi.links
-            self.phi = phi._replace(rewards=_enlarged(phi.rewards, size), links=links)
+            self._resize({"slots": _grown(max(slot + 1, len(phi.rewards)), 64)})
         elif shortage == density.CELLS_SHORT:
-            size = _grown(int(counters[CELLS_USED]), 64)
-            self.phi = phi._replace(
-                keys=_enlarged(phi.keys, size), cells=_enlarged(phi.cells, size)
-            )
+            self._resize({"cells": _grown(int(counters[CELLS_USED]), 64)})
         elif shortage == density.INDEX_SHORT:
             size = int(1.25 * (int(counters[CELLS]) + 1) / density.FULLEST_INDEX) + 16
             self.phi = phi._replace(table=np.full(size, -1, dtype=np.int32))
             density.rehash(self.table)
-        elif shortage == density.STAMPS_SHORT:
-            self._renumber_stamps()
+        elif shortage == density.NODES_SHORT:
+            self._resize({"inner": _grown(len(phi.forest.inner_size), 2)})
+        elif shortage == density.LEAVES_SHORT:
+            self._resize({"leaves": _grown(len(phi.forest.leaf_span), 2)})
         else:
-            self._grow_forest()
+            self._renumber_stamps()
+
+    def _arrays(self) -> dict[str, Any]:
+        """All arrays by name."""
+        return {**self.phi.forest._asdict(), **dict(zip(Phi._fields[:-1], self.phi, strict=False))}
+
+    def _take(self, arrays: dict[str, Any]) -> None:
+        """Use these arrays, which are all."""
+        forest = Forest(**{name: arrays[name] for name in Forest._fields})
+        self.phi = Phi(**{name: arrays[name] for name in Phi._fields[:-1]}, forest=forest)
+
+    def _resize(self, sizes: dict[str, int]) -> None:
+        """Give parts so many rows each."""
+        arrays = self._arrays()
+        for part, size in sizes.items():
+            for name in _PARTS[part]:
+                used = len(arrays[name])
+                arrays[name] = _enlarged(arrays[name], size)
+                if name == "links":
+                    arrays[name][used:] = -1  # holds nothing
+        self._take(arrays)
+        self._count_room()
 
     def _renumber_stamps(self) -> None:
         """Give the members of trees the stamps 1, 2, ... in the order of those they have."""
@@ -192,8 +220,8 @@ class PhiMemory:
         # Bounds may be stamps of members long gone: what counts is how many are not younger.
         for place in (
             forest.leaf_whole[:, :, STAMP],
-            forest.inner_whole[:, HI_STAMP],
-            forest.inner_whole[:, OLDEST],
+            forest.inner_whole[:, :, HI_STAMP],
+            forest.inner_oldest,
         ):
             place[...] = np.searchsorted(stamps, place, side="right")
         phi.links[members, density.STAMP_IN_TREE] = np.searchsorted(
@@ -201,108 +229,60 @@ class PhiMemory:
         )
         forest.counters[CLOCK] = len(stamps) + 1
 
-    def _grow_forest(self) -> None:
+    def _count_room(self) -> None:
+        """Count the nodes and leaves that are idle: never used yet, or given back."""
         forest = self.phi.forest
         counters = forest.counters
-        inner, leaves = len(forest.inner_size), len(forest.leaf_span)
-        if counters[INNER_ROOM] < MOST_LEVELS:
-            inner = _grown(inner, MOST_LEVELS)
-        if counters[LEAF_ROOM] < 4:
-            leaves = _grown(leaves, 4)
-        counters[INNER_ROOM] += inner - len(forest.inner_size)
-        counters[LEAF_ROOM] += leaves - len(forest.leaf_span)
-        self.phi = self.phi._replace(
-            forest=Forest(
-                inner_real=_enlarged(forest.inner_real, inner),
-                inner_whole=_enlarged(forest.inner_whole, inner),
-                inner_size=_enlarged(forest.inner_size, inner),
-                leaf_reward=_enlarged(forest.leaf_reward, leaves),
-                leaf_whole=_enlarged(forest.leaf_whole, leaves),
-                leaf_span=_enlarged(forest.leaf_span, leaves),
-                counters=counters,
-                bounds=forest.bounds,
-            )
-        )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Copies of the arrays, without idle room."""
-        phi, forest = self.phi, self.phi.forest
-        counters = forest.counters
-        cells, inner = int(counters[CELLS_USED]), int(counters[INNER_USED])
-        leaves = int(counters[LEAF_USED])
-        occupied = np.flatnonzero(phi.links[:, density.CELL] >= 0)
-        slots = int(occupied[-1]) + 1 if len(occupied) else 0
-        return {
-            "rewards": phi.rewards[:slots].copy(),
-            "links": phi.links[:slots].copy(),
-            "keys": phi.keys[:cells].copy(),
-            "cells": phi.cells[:cells].copy(),
-            "table": phi.table.copy(),
-            "inner_real": forest.inner_real[:inner].copy(),
-            "inner_whole": forest.inner_whole[:inner].copy(),
-            "inner_size": forest.inner_size[:inner].copy(),
-            "leaf_reward": forest.leaf_reward[:leaves].copy(),
-            "leaf_whole": forest.leaf_whole[:leaves].copy(),
-            "leaf_span": forest.leaf_span[:leaves].copy(),
-            "counters": counters.copy(),
-            # How much idle room there was: with a byte limit the next eviction depends on it.
-            "allocated": {
-                "slots": len(phi.rewards),
-                "cells": len(phi.keys),
-                "inner": len(forest.inner_size),
-                "leaves": len(forest.leaf_span),
-            },
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over the arrays of `state_dict`."""
-        phi = self.phi._asdict()
-        forest = phi.pop("forest")._asdict()
-        bounds = forest.pop("bounds")
-        for part in (phi, forest):
-            for name, array in part.items():
-                loaded = np.ascontiguousarray(state[name])
-                if loaded.dtype != array.dtype or loaded.shape[1:] != array.shape[1:]:
-                    raise ValueError(
-                        f"{name} has type {loaded.dtype} and shape {loaded.shape}, "
-                        f"but {array.dtype} and {('n', *array.shape[1:])} is needed"
-                    )
-                part[name] = loaded.copy()
-        _allocate(phi, forest, state["allocated"])
-        self.phi = Phi(**phi, forest=Forest(**forest, bounds=bounds))
-        self._recount_room()
-
-    def _recount_room(self) -> None:
-        """Idle room is not kept in a file: only nodes that were given back are room."""
-        forest = self.phi.forest
-        counters = forest.counters
-        for room, head, links, used in (
-            (INNER_ROOM, INNER_FREE, forest.inner_whole, INNER_USED),
-            (LEAF_ROOM, LEAF_FREE, forest.leaf_whole, LEAF_USED),
+        for room, head, following, used in (
+            (INNER_ROOM, INNER_FREE, forest.inner_child[:, 0], INNER_USED),
+            (LEAF_ROOM, LEAF_FREE, forest.leaf_whole[:, 0, 0], LEAF_USED),
         ):
             given_back = 0
             node = int(counters[head])
             while node >= 0:
                 given_back += 1
-                node = int(links[node, 0, 0])
-            counters[room] = given_back + len(links) - int(counters[used])
+                node = int(following[node])
+            counters[room] = given_back + len(following) - int(counters[used])
 
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the arrays, without idle room."""
+        arrays = self._arrays()
+        counters = arrays["counters"]
+        occupied = np.flatnonzero(arrays["links"][:, density.CELL] >= 0)
+        used = {
+            "slots": int(occupied[-1]) + 1 if len(occupied) else 0,
+            "cells": int(counters[CELLS_USED]),
+            "inner": int(counters[INNER_USED]),
+            "leaves": int(counters[LEAF_USED]),
+        }
+        # How much idle room there was: with a byte limit the next eviction depends on it.
+        allocated = {part: len(arrays[names[0]]) for part, names in _PARTS.items()}
+        for part, names in _PARTS.items():
+            for name in names:
+                arrays[name] = arrays[name][: used[part]]
+        del arrays[_SCRATCH]
+        return {**{name: array.copy() for name, array in arrays.items()}, "allocated": allocated}
 
-def _allocate(phi: dict[str, Any], forest: dict[str, Any], sizes: dict[str, int]) -> None:
-    """Give loaded arrays the idle room that they had."""
-    for part, names, what in (
-        (phi, ("rewards", "links"), "slots"),
-        (phi, ("keys", "cells"), "cells"),
-        (forest, ("inner_real", "inner_whole", "inner_size"), "inner"),
-        (forest, ("leaf_reward", "leaf_whole", "leaf_span"), "leaves"),
-    ):
-        for name in names:
-            used, size = len(part[name]), int(sizes[what])
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over the arrays of `state_dict`."""
+        arrays = self._arrays()
+        for name, array in arrays.items():
+            if name == _SCRATCH:
+                continue
+            loaded = np.ascontiguousarray(state[name])
+            if loaded.dtype != array.dtype or loaded.shape[1:] != array.shape[1:]:
+                raise ValueError(
+                    f"{name} has type {loaded.dtype} and shape {loaded.shape}, "
+                    f"but {array.dtype} and {('n', *array.shape[1:])} is needed"
+                )
+            arrays[name] = loaded.copy()
+        sizes = {part: int(state["allocated"][part]) for part in _PARTS}
+        for part, size in sizes.items():
+            used = max(len(arrays[name]) for name in _PARTS[part])
             if not used <= size < 2**31:
-                raise ValueError(f"{size} {what} cannot have been allocated for {used} in use")
-            part[name] = _enlarged(part[name], size)
-            if name == "links":
-                part[name][used:] = -1
+                raise ValueError(f"{size} {part} cannot have been allocated for {used} in use")
+        self._take(arrays)
+        self._resize(sizes)
 
 
 def _grown(size: int, least: int) -> int:

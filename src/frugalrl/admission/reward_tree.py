@@ -26,15 +26,12 @@ import numpy as np
 
 from frugalrl.admission.compiled import Real, Whole, compiled, inlined, vectorised
 from frugalrl.admission.forest import (
-    CHILD,
     COUNT,
     EPANECHNIKOV,
     FAN,
     FIRST_MOMENT,
     GAUSSIAN,
-    HI,
     LO,
-    OLDEST,
     OLDEST_SLOT,
     PENDING,
     SLOT,
@@ -43,12 +40,11 @@ from frugalrl.admission.forest import (
     START,
     TOPHAT,
     Forest,
-    expect_leaf,
-    expect_node,
     expect_rewards,
     forest_at,
     leaf_end,
 )
+from frugalrl.admission.lanes import count_below, index_of_least
 
 GAUSSIAN_REACH = 8.0
 """Distance, in bandwidths, beyond which the Gaussian's mass is below 1e-15; the others reach 1."""
@@ -72,10 +68,7 @@ def cumulative(kernel: Whole, t: Real) -> Real:
     """F(t) of the kernel at unit bandwidth."""
     if kernel == GAUSSIAN:
         return 0.5 * math.erfc(-t * 0.7071067811865476)
-    if t >= 1.0:
-        return 1.0
-    if t <= -1.0:
-        return 0.0
+    t = min(max(t, -1.0), 1.0)
     if kernel == TOPHAT:
         return 0.5 + 0.5 * t
     return 0.5 + t * (0.75 - 0.25 * t * t)
@@ -93,31 +86,31 @@ def reward_mass(mass: Mass, distance: Real) -> Real:
 def _sum_leaf_moments(table: Any, node: Whole, c: Whole) -> None:
     """Compute the moments of a leaf from its rewards."""
     f = forest_at(table)
-    real, leaf = f.inner_real, f.inner_whole[node, CHILD, c]
-    middle = 0.5 * (real[node, LO, c] + real[node, HI, c])
-    for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
+    real, leaf = f.inner_real, f.inner_child[node, c]
+    middle = 0.5 * (real[node, c, LO] + f.inner_high[node, c])
+    for k in range(1, real.shape[2] - FIRST_MOMENT + 1):
         total = 0.0
         for i in range(f.leaf_span[leaf, START], leaf_end(f, leaf)):
             total += (f.leaf_reward[leaf, i] - middle) ** k
-        real[node, FIRST_MOMENT + k - 1, c] = total
+        real[node, c, FIRST_MOMENT + k - 1] = total
 
 
 @compiled
 def _sum_inner_moments(table: Any, node: Whole, c: Whole) -> None:
     """Compute the moments of an inner node from those of its children."""
     f = forest_at(table)
-    real, child = f.inner_real, f.inner_whole[node, CHILD, c]
-    middle = 0.5 * (real[node, LO, c] + real[node, HI, c])
-    for k in range(1, real.shape[1] - FIRST_MOMENT + 1):
+    real, child = f.inner_real, f.inner_child[node, c]
+    middle = 0.5 * (real[node, c, LO] + f.inner_high[node, c])
+    for k in range(1, real.shape[2] - FIRST_MOMENT + 1):
         total = 0.0
         for i in range(f.inner_size[child, 0]):
-            shift = 0.5 * (real[child, LO, i] + real[child, HI, i]) - middle
+            shift = 0.5 * (real[child, i, LO] + f.inner_high[child, i]) - middle
             # Binomial theorem, by Horner's rule, moves the moment to the new middle.
-            moved = float(f.inner_whole[child, COUNT, i])
+            moved = float(f.inner_whole[child, i, COUNT])
             for j in range(1, k + 1):
-                moved = moved * shift + _BINOMIAL[k, j] * real[child, FIRST_MOMENT + j - 1, i]
+                moved = moved * shift + _BINOMIAL[k, j] * real[child, i, FIRST_MOMENT + j - 1]
             total += moved
-        real[node, FIRST_MOMENT + k - 1, c] = total
+        real[node, c, FIRST_MOMENT + k - 1] = total
 
 
 @compiled
@@ -133,10 +126,10 @@ def _bring_up_to_date(table: Any, node: Whole, c: Whole) -> None:
             _sum_leaf_moments(table, node, c)
             waiting -= 1
             continue
-        child = np.int64(f.inner_whole[node, CHILD, c])
+        child = np.int64(f.inner_child[node, c])
         found = waiting
         for i in range(f.inner_size[child, 0]):
-            if math.isnan(f.inner_real[child, FIRST_MOMENT, i]):
+            if math.isnan(f.inner_real[child, i, FIRST_MOMENT]):
                 todo[waiting] = FAN * child + i
                 waiting += 1
         if waiting == found:
@@ -149,13 +142,13 @@ def _cumulative_sum(table: Any, mass: Mass, node: Whole, c: Whole, t: Real) -> R
     """Sum of F(t - d) over a child's rewards, d their distance from its middle in bandwidths."""
     f = forest_at(table)
     real = f.inner_real
-    count = float(f.inner_whole[node, COUNT, c])
+    count = float(f.inner_whole[node, c, COUNT])
     if mass.kernel != GAUSSIAN:
         if t >= 1.0:
             return count
         if t <= -1.0:
             return 0.0
-    if math.isnan(real[node, FIRST_MOMENT, c]):
+    if math.isnan(real[node, c, FIRST_MOMENT]):
         _bring_up_to_date(table, node, c)
     per_bandwidth = 1.0 / mass.bandwidth
     if mass.kernel == GAUSSIAN:
@@ -166,15 +159,15 @@ def _cumulative_sum(table: Any, mass: Mass, node: Whole, c: Whole, t: Real) -> R
         scale = 1.0
         for k in range(1, 12):
             scale *= per_bandwidth
-            moment = scale * real[node, FIRST_MOMENT + k - 1, c]
+            moment = scale * real[node, c, FIRST_MOMENT + k - 1]
             total += hermite * moment * _INVERSE_FACTORIAL[k]
             before, hermite = hermite, t * hermite - (k - 1) * before
         return count * cumulative(GAUSSIAN, t) - density * total
-    first = per_bandwidth * real[node, FIRST_MOMENT, c]
+    first = per_bandwidth * real[node, c, FIRST_MOMENT]
     if mass.kernel == TOPHAT:
         return count * (0.5 + 0.5 * t) - 0.5 * first
-    second = per_bandwidth**2 * real[node, FIRST_MOMENT + 1, c]
-    third = per_bandwidth**3 * real[node, FIRST_MOMENT + 2, c]
+    second = per_bandwidth**2 * real[node, c, FIRST_MOMENT + 1]
+    third = per_bandwidth**3 * real[node, c, FIRST_MOMENT + 2]
     return (
         count * (0.5 + t * (0.75 - 0.25 * t * t))
         - 0.75 * (1.0 - t * t) * first
@@ -240,24 +233,26 @@ def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, ma
     waiting = np.int64(0)
     total = least = most = 0.0  # of what is known, and at least and at most of what waits
     while True:
-        for c in range(f.inner_size[node, 0]):
-            high = f.inner_real[node, HI, c] - reward
+        size = np.int64(f.inner_size[node, 0])
+        for c in range(count_below(f.inner_high, node * FAN, size - 1, reward, -reach), size):
+            high = f.inner_high[node, c] - reward
             if high < -reach:
-                continue
-            low = f.inner_real[node, LO, c] - reward
+                break
+            low = f.inner_real[node, c, LO] - reward
             if low > reach:
                 break
-            count = float(f.inner_whole[node, COUNT, c])
+            count = float(f.inner_whole[node, c, COUNT])
             bounds[waiting, 0] = count * reward_mass(mass, max(high, -low))
             bounds[waiting, 1] = count * reward_mass(mass, max(0.0, low, -high))
             least += bounds[waiting, 0]
             most += bounds[waiting, 1]
             stack[waiting] = FAN * node + c
             waiting += 1
+            if total + least - margin >= limit:
+                return total + least
             if f.inner_size[node, 1] == 1:
-                leaf = np.int64(f.inner_whole[node, CHILD, c])
+                leaf = np.int64(f.inner_child[node, c])
                 expect_rewards(f, leaf)
-                expect_leaf(f, leaf)
         node = np.int64(-1)
         while node < 0:
             if total + least - margin >= limit:
@@ -270,22 +265,21 @@ def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, ma
             least -= bounds[waiting, 0]
             most -= bounds[waiting, 1]
             parent, c = stack[waiting] // FAN, stack[waiting] % FAN
-            low = f.inner_real[parent, LO, c] - reward
-            high = f.inner_real[parent, HI, c] - reward
-            child = np.int64(f.inner_whole[parent, CHILD, c])
+            low = f.inner_real[parent, c, LO] - reward
+            high = f.inner_high[parent, c] - reward
+            child = np.int64(f.inner_child[parent, c])
             if _is_one_piece(mass, low, high):
                 total += _child_mass(table, mass, parent, c, 0.5 * (low + high))
             elif f.inner_size[parent, 1] == 1:
                 total += _leaf_mass(table, mass, child, reward)
             else:
                 node = child
-                expect_node(f, node)
 
 
 @inlined
 def _lies_within(f: Forest, node: Whole, c: Whole, reward: Real, within: Real) -> Any:
     """Whether every reward of a child is at most `within` away."""
-    low, high = f.inner_real[node, LO, c] - reward, f.inner_real[node, HI, c] - reward
+    low, high = f.inner_real[node, c, LO] - reward, f.inner_high[node, c] - reward
     return low >= -within and high <= within
 
 
@@ -301,26 +295,26 @@ def tree_oldest(table: Any, root: Whole, reward: Real, within: Real) -> Whole:
     while waiting:
         waiting -= 1
         node = stack[waiting]
-        first, last = 0, f.inner_size[node, 0] - 1
-        while first <= last and f.inner_real[node, HI, first] - reward < -within:
-            first += 1
-        while last >= first and f.inner_real[node, LO, last] - reward > within:
-            last -= 1
-        # Children that lie within as a whole come first: what they give rules most others out.
-        for c in range(first, last + 1):
-            if f.inner_whole[node, OLDEST, c] < best_stamp and _lies_within(
-                f, node, c, reward, within
-            ):
-                best_stamp = np.int64(f.inner_whole[node, OLDEST, c])
-                best_slot = np.int64(f.inner_whole[node, OLDEST_SLOT, c])
-        for c in range(first, last + 1):
-            if f.inner_whole[node, OLDEST, c] >= best_stamp:
+        size = np.int64(f.inner_size[node, 0])
+        first = count_below(f.inner_high, node * FAN, size - 1, reward, -within)
+        last = count_below(f.inner_high, node * FAN, size - 1, reward, within)
+        while last + 1 < size and f.inner_real[node, last + 1, LO] - reward <= within:
+            last += 1  # rewards that equal the upper end go on
+        # All children between the first and the last lie within as a whole; these two may as well.
+        start = first if _lies_within(f, node, first, reward, within) else first + 1
+        end = last + 1 if _lies_within(f, node, last, reward, within) else last
+        if start < end:
+            c = index_of_least(f.inner_oldest, node * FAN, start, end)
+            if f.inner_oldest[node, c] < best_stamp:
+                best_stamp = np.int64(f.inner_oldest[node, c])
+                best_slot = np.int64(f.inner_whole[node, c, OLDEST_SLOT])
+        for c in range(first, last + 1, max(1, last - first)):
+            if start <= c < end or f.inner_oldest[node, c] >= best_stamp:
                 continue
-            child = np.int64(f.inner_whole[node, CHILD, c])
+            child = np.int64(f.inner_child[node, c])
             if f.inner_size[node, 1] > 1:
                 stack[waiting] = child
                 waiting += 1
-                expect_node(f, child)
                 continue
             for i in range(f.leaf_span[child, START], leaf_end(f, child)):
                 if f.leaf_whole[child, i, STAMP] >= best_stamp:
@@ -335,7 +329,7 @@ def tree_oldest(table: Any, root: Whole, reward: Real, within: Real) -> Whole:
 @inlined
 def _gap(f: Forest, node: Whole, c: Whole, reward: Real) -> Real:
     """Distance from `reward` to a child's bounds; 0 between them."""
-    return max(0.0, f.inner_real[node, LO, c] - reward, reward - f.inner_real[node, HI, c])
+    return max(0.0, f.inner_real[node, c, LO] - reward, reward - f.inner_high[node, c])
 
 
 @compiled
@@ -365,7 +359,7 @@ def tree_nearest_distance(table: Any, root: Whole, reward: Real) -> Real:
             if gaps[waiting, 0] >= best:
                 continue
             parent, c = stack[waiting] // FAN, stack[waiting] % FAN
-            child = np.int64(f.inner_whole[parent, CHILD, c])
+            child = np.int64(f.inner_child[parent, c])
             if f.inner_size[parent, 1] > 1:
                 node = child
                 continue

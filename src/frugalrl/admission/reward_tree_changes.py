@@ -8,9 +8,8 @@ import numpy as np
 
 from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 from frugalrl.admission.forest import (
-    CHILD,
+    CLOCK,
     FAN,
-    HI,
     HI_STAMP,
     LEAF,
     PATH,
@@ -19,11 +18,10 @@ from frugalrl.admission.forest import (
     STAMP,
     START,
     Forest,
-    expect_leaf,
-    expect_node,
     forest_at,
     leaf_end,
 )
+from frugalrl.admission.lanes import count_below
 from frugalrl.admission.reward_tree_nodes import (
     add_to_summary,
     child_size,
@@ -45,10 +43,10 @@ from frugalrl.admission.reward_tree_nodes import (
 @inlined
 def _child_for(f: Forest, node: Whole, reward: Real, stamp: Whole) -> Whole:
     """The first child that may hold (reward, stamp), else the last."""
-    last = f.inner_size[node, 0] - 1
-    c = 0
+    last = np.int64(f.inner_size[node, 0]) - 1
+    c = count_below(f.inner_high, node * FAN, last, 0.0, reward)
     while c < last and comes_before(
-        f.inner_real[node, HI, c], f.inner_whole[node, HI_STAMP, c], reward, stamp
+        f.inner_high[node, c], f.inner_whole[node, c, HI_STAMP], reward, stamp
     ):
         c += 1
     return c
@@ -58,27 +56,28 @@ def _child_for(f: Forest, node: Whole, reward: Real, stamp: Whole) -> Whole:
 def new_tree(table: Any) -> Whole:
     """An empty tree: a root with one empty leaf."""
     f = forest_at(table)
-    root = take_inner(f, 1)
-    f.inner_whole[root, CHILD, 0] = take_leaf(f)
+    root = take_inner(f, np.int64(1))
+    f.inner_child[root, 0] = take_leaf(f)
     f.inner_size[root, 0] = 1
     return root
 
 
 @compiled
-def tree_insert(table: Any, root: Whole, reward: Real, slot: Whole, stamp: Whole) -> Whole:
-    """Insert a reward that is younger than all others; returns the root, maybe a new one."""
+def tree_insert(table: Any, root: Whole, reward: Real, slot: Whole) -> Whole:
+    """Insert a reward as the youngest, with the next stamp; returns the root, maybe a new one."""
     f = forest_at(table)
+    stamp = f.counters[CLOCK]
+    f.counters[CLOCK] += 1
     if f.inner_size[root, 0] == FAN:
         child = root
-        root = take_inner(f, f.inner_size[child, 1] + 1)
-        f.inner_whole[root, CHILD, 0] = child
+        root = take_inner(f, np.int64(f.inner_size[child, 1] + 1))
+        f.inner_child[root, 0] = child
         f.inner_size[root, 0] = 1
-        summarise(table, root, 0)
+        summarise(table, root, np.int64(0))
     path = f.counters[PATH:]
     node = root
     depth = 0
     while True:
-        expect_node(f, node)
         c = _child_for(f, node, reward, stamp)
         is_above_leaves = f.inner_size[node, 1] == 1
         if child_size(f, node, c) == (LEAF if is_above_leaves else FAN):
@@ -88,7 +87,7 @@ def tree_insert(table: Any, root: Whole, reward: Real, slot: Whole, stamp: Whole
         path[2 * depth] = node
         path[2 * depth + 1] = c
         depth += 1
-        child = np.int64(f.inner_whole[node, CHILD, c])
+        child = np.int64(f.inner_child[node, c])
         if is_above_leaves:
             break
         node = child
@@ -128,14 +127,12 @@ def tree_remove(table: Any, root: Whole, reward: Real, stamp: Whole) -> Whole:
     node = root
     depth = 0
     while True:
-        expect_node(f, node)
         c = _child_for(f, node, reward, stamp)
         path[2 * depth] = node
         path[2 * depth + 1] = c
         depth += 1
-        child = np.int64(f.inner_whole[node, CHILD, c])
+        child = np.int64(f.inner_child[node, c])
         if f.inner_size[node, 1] == 1:
-            expect_leaf(f, child)
             break
         node = child
     _remove_from_leaf(f, child, stamp)
@@ -149,12 +146,12 @@ def tree_remove(table: Any, root: Whole, reward: Real, stamp: Whole) -> Whole:
                 merge_child(table, node, c - 1)
             continue
         if f.inner_size[node, 1] == 1:
-            give_back_leaf(f, np.int64(f.inner_whole[node, CHILD, c]))
+            give_back_leaf(f, np.int64(f.inner_child[node, c]))
         else:
-            give_back_inner(f, np.int64(f.inner_whole[node, CHILD, c]))
+            give_back_inner(f, np.int64(f.inner_child[node, c]))
         close_child_place(table, node, c)
     while f.inner_size[root, 1] > 1 and f.inner_size[root, 0] == 1:
-        child = np.int64(f.inner_whole[root, CHILD, 0])
+        child = np.int64(f.inner_child[root, 0])
         give_back_inner(f, root)
         root = child
     if f.inner_size[root, 0] == 0:

@@ -8,11 +8,9 @@ import numpy as np
 
 from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 from frugalrl.admission.forest import (
-    CHILD,
     COUNT,
     FAN,
     FIRST_MOMENT,
-    HI,
     HI_STAMP,
     INNER_FREE,
     INNER_ROOM,
@@ -22,16 +20,17 @@ from frugalrl.admission.forest import (
     LEAF_ROOM,
     LEAF_USED,
     LO,
-    OLDEST,
     OLDEST_SLOT,
     SIZE,
     SLOT,
     STAMP,
     START,
+    SUMMARY_ROWS,
     Forest,
     forest_at,
     leaf_end,
 )
+from frugalrl.admission.lanes import LANES, count_below, index_of_least
 
 REFRESHED = 4096
 """One change in so many has the moments computed anew. A change adds a rounding error of 1e-16 of
@@ -66,7 +65,7 @@ def take_inner(f: Forest, level: Whole) -> Whole:
     """An unused inner node; the caller has seen to it that there is one."""
     node = f.counters[INNER_FREE]
     if node >= 0:
-        f.counters[INNER_FREE] = f.inner_whole[node, 0, 0]
+        f.counters[INNER_FREE] = f.inner_child[node, 0]
     else:
         node = f.counters[INNER_USED]
         f.counters[INNER_USED] += 1
@@ -79,7 +78,7 @@ def take_inner(f: Forest, level: Whole) -> Whole:
 @inlined
 def give_back_inner(f: Forest, node: Whole) -> None:
     """Keep an empty inner node for the next one that is needed."""
-    f.inner_whole[node, 0, 0] = f.counters[INNER_FREE]
+    f.inner_child[node, 0] = f.counters[INNER_FREE]
     f.counters[INNER_FREE] = node
     f.counters[INNER_ROOM] += 1
 
@@ -95,7 +94,7 @@ def _summarise_leaf(table: Any, node: Whole, c: Whole) -> None:
     """Write the summary of a leaf into its parent."""
     f = forest_at(table)
     real, whole = f.inner_real, f.inner_whole
-    leaf = whole[node, CHILD, c]
+    leaf = f.inner_child[node, c]
     start = f.leaf_span[leaf, START]
     low = f.leaf_reward[leaf, start]
     high, high_stamp = low, f.leaf_whole[leaf, start, STAMP]
@@ -104,31 +103,29 @@ def _summarise_leaf(table: Any, node: Whole, c: Whole) -> None:
         low = min(low, reward)
         if reward >= high:  # members are in order of age, so of equal ones the last is the highest
             high, high_stamp = reward, f.leaf_whole[leaf, i, STAMP]
-    real[node, LO, c] = low
-    real[node, HI, c] = high
-    real[node, FIRST_MOMENT, c] = np.nan
-    whole[node, COUNT, c] = f.leaf_span[leaf, SIZE]
-    whole[node, HI_STAMP, c] = high_stamp
-    whole[node, OLDEST, c] = f.leaf_whole[leaf, start, STAMP]
-    whole[node, OLDEST_SLOT, c] = f.leaf_whole[leaf, start, SLOT]
+    real[node, c, LO] = low
+    f.inner_high[node, c] = high
+    real[node, c, FIRST_MOMENT] = np.nan
+    whole[node, c, COUNT] = f.leaf_span[leaf, SIZE]
+    whole[node, c, HI_STAMP] = high_stamp
+    f.inner_oldest[node, c] = f.leaf_whole[leaf, start, STAMP]
+    whole[node, c, OLDEST_SLOT] = f.leaf_whole[leaf, start, SLOT]
 
 
 @inlined
 def _summarise_oldest(f: Forest, node: Whole, c: Whole) -> None:
     """Write the oldest member of a child into its parent."""
     whole = f.inner_whole
-    child = whole[node, CHILD, c]
+    child = f.inner_child[node, c]
     if f.inner_size[node, 1] == 1:
         start = f.leaf_span[child, START]
-        whole[node, OLDEST, c] = f.leaf_whole[child, start, STAMP]
-        whole[node, OLDEST_SLOT, c] = f.leaf_whole[child, start, SLOT]
+        f.inner_oldest[node, c] = f.leaf_whole[child, start, STAMP]
+        whole[node, c, OLDEST_SLOT] = f.leaf_whole[child, start, SLOT]
         return
-    oldest = 0
-    for i in range(1, f.inner_size[child, 0]):
-        if whole[child, OLDEST, i] < whole[child, OLDEST, oldest]:
-            oldest = i
-    whole[node, OLDEST, c] = whole[child, OLDEST, oldest]
-    whole[node, OLDEST_SLOT, c] = whole[child, OLDEST_SLOT, oldest]
+    size = np.int64(f.inner_size[child, 0])
+    oldest = index_of_least(f.inner_oldest, np.int64(child) * FAN, np.int64(0), size)
+    f.inner_oldest[node, c] = f.inner_oldest[child, oldest]
+    whole[node, c, OLDEST_SLOT] = whole[child, oldest, OLDEST_SLOT]
 
 
 @compiled
@@ -136,16 +133,16 @@ def _summarise_inner(table: Any, node: Whole, c: Whole) -> None:
     """Write the summary of an inner node into its parent."""
     f = forest_at(table)
     real, whole = f.inner_real, f.inner_whole
-    child = whole[node, CHILD, c]
+    child = f.inner_child[node, c]
     size = f.inner_size[child, 0]
-    real[node, LO, c] = real[child, LO, 0]
-    real[node, HI, c] = real[child, HI, size - 1]
-    real[node, FIRST_MOMENT, c] = np.nan
-    whole[node, HI_STAMP, c] = whole[child, HI_STAMP, size - 1]
+    real[node, c, LO] = real[child, 0, LO]
+    f.inner_high[node, c] = f.inner_high[child, size - 1]
+    real[node, c, FIRST_MOMENT] = np.nan
+    whole[node, c, HI_STAMP] = whole[child, size - 1, HI_STAMP]
     count = np.int64(0)
     for i in range(size):
-        count += whole[child, COUNT, i]
-    whole[node, COUNT, c] = count
+        count += whole[child, i, COUNT]
+    whole[node, c, COUNT] = count
     _summarise_oldest(f, node, c)
 
 
@@ -165,37 +162,37 @@ def _shift_moments(
 ) -> None:
     """Add a reward to the moments of a child, or take it from them."""
     if stamp % REFRESHED == 0:
-        f.inner_real[node, FIRST_MOMENT, c] = np.nan
+        f.inner_real[node, c, FIRST_MOMENT] = np.nan
         return
-    distance = reward - 0.5 * (f.inner_real[node, LO, c] + f.inner_real[node, HI, c])
+    distance = reward - 0.5 * (f.inner_real[node, c, LO] + f.inner_high[node, c])
     power = sign
-    for row in range(FIRST_MOMENT, f.inner_real.shape[1]):
+    for row in range(FIRST_MOMENT, f.inner_real.shape[2]):
         power *= distance
-        f.inner_real[node, row, c] += power
+        f.inner_real[node, c, row] += power
 
 
 @inlined
 def add_to_summary(f: Forest, node: Whole, c: Whole, reward: Real, stamp: Whole) -> None:
     """Follow the insertion of the youngest member below a child."""
     real, whole = f.inner_real, f.inner_whole
-    whole[node, COUNT, c] += 1
-    low, high = real[node, LO, c], real[node, HI, c]
+    whole[node, c, COUNT] += 1
+    low, high = real[node, c, LO], f.inner_high[node, c]
     if reward >= high:  # and younger than any other of the same reward
-        whole[node, HI_STAMP, c] = stamp
+        whole[node, c, HI_STAMP] = stamp
     if low <= reward <= high:
         _shift_moments(f, node, c, reward, stamp, 1.0)
     else:
-        real[node, LO, c] = min(low, reward)
-        real[node, HI, c] = max(high, reward)
-        real[node, FIRST_MOMENT, c] = np.nan
+        real[node, c, LO] = min(low, reward)
+        f.inner_high[node, c] = max(high, reward)
+        real[node, c, FIRST_MOMENT] = np.nan
 
 
 @inlined
 def take_from_summary(f: Forest, node: Whole, c: Whole, reward: Real, stamp: Whole) -> None:
     """Follow the removal of a member below a child that is not empty."""
     _shift_moments(f, node, c, reward, stamp, -1.0)
-    f.inner_whole[node, COUNT, c] -= 1
-    if f.inner_whole[node, OLDEST, c] == stamp:
+    f.inner_whole[node, c, COUNT] -= 1
+    if f.inner_oldest[node, c] == stamp:
         _summarise_oldest(f, node, c)
 
 
@@ -205,12 +202,14 @@ def _move_children(
 ) -> None:
     """Copy the summaries of n children; within one node, to the left or to other places only."""
     f = forest_at(table)
-    for row in range(f.inner_real.shape[1]):
-        for i in range(n):
-            f.inner_real[target, row, at + i] = f.inner_real[source, row, start + i]
-    for row in range(f.inner_whole.shape[1]):
-        for i in range(n):
-            f.inner_whole[target, row, at + i] = f.inner_whole[source, row, start + i]
+    for i in range(n):
+        f.inner_high[target, at + i] = f.inner_high[source, start + i]
+        f.inner_child[target, at + i] = f.inner_child[source, start + i]
+        f.inner_oldest[target, at + i] = f.inner_oldest[source, start + i]
+        for row in range(f.inner_real.shape[2]):
+            f.inner_real[target, at + i, row] = f.inner_real[source, start + i, row]
+        for row in range(SUMMARY_ROWS):
+            f.inner_whole[target, at + i, row] = f.inner_whole[source, start + i, row]
 
 
 @compiled
@@ -219,7 +218,7 @@ def _open_child_place(table: Any, node: Whole, c: Whole) -> None:
     f = forest_at(table)
     size = f.inner_size[node, 0]
     for i in range(size, c, -1):
-        _move_children(table, node, i - 1, node, i, 1)
+        _move_children(table, node, i - 1, node, i, np.int64(1))
     f.inner_size[node, 0] = size + 1
 
 
@@ -247,8 +246,17 @@ def move_to_front(table: Any, leaf: Whole) -> None:
     start = f.leaf_span[leaf, START]
     if start > 0:
         for i in range(f.leaf_span[leaf, SIZE]):
-            move_reward(f, leaf, start + i, leaf, i)
+            move_reward(f, leaf, start + i, leaf, np.int64(i))
         f.leaf_span[leaf, START] = 0
+
+
+@inlined
+def _count_in_leaf_below(f: Forest, leaf: Whole, reward: Real) -> Whole:
+    """How many rewards of a full leaf are below this one."""
+    below = np.int64(0)
+    for i in range(0, LEAF, LANES):
+        below += count_below(f.leaf_reward, leaf * LEAF + i, np.int64(LANES), 0.0, reward)
+    return below
 
 
 @compiled
@@ -256,20 +264,21 @@ def _split_leaf(table: Any, leaf: Whole) -> Whole:
     """Give the upper half of a full leaf to a new one, both in order of age; returns that."""
     f = forest_at(table)
     right = take_leaf(f)
-    is_low = np.empty(LEAF, dtype=np.bool_)
+    # The highest reward of the lower half, and how many of those that equal it belong there.
+    border, below_border = -np.inf, np.int64(0)
     for i in range(LEAF):
-        below = 0
-        for j in range(LEAF):
-            below += comes_before(
-                f.leaf_reward[leaf, j],
-                f.leaf_whole[leaf, j, STAMP],
-                f.leaf_reward[leaf, i],
-                f.leaf_whole[leaf, i, STAMP],
-            )
-        is_low[i] = below < LEAF // 2
-    low = high = 0
+        reward = f.leaf_reward[leaf, i]
+        below = _count_in_leaf_below(f, leaf, reward)
+        if below < LEAF // 2 and reward >= border:
+            border, below_border = reward, below
+    equals = LEAF // 2 - below_border
+    low = high = np.int64(0)
     for i in range(LEAF):
-        if is_low[i]:
+        reward = f.leaf_reward[leaf, i]
+        is_equal = reward == border and equals > 0
+        if is_equal:
+            equals -= 1
+        if is_equal or reward < border:
             move_reward(f, leaf, i, leaf, low)
             low += 1
         else:
@@ -284,28 +293,28 @@ def _split_leaf(table: Any, leaf: Whole) -> Whole:
 def split_child(table: Any, node: Whole, c: Whole) -> None:
     """Give the upper half of a full child to a new right neighbour."""
     f = forest_at(table)
-    child = np.int64(f.inner_whole[node, CHILD, c])
-    high, high_stamp = f.inner_real[node, HI, c], f.inner_whole[node, HI_STAMP, c]
+    child = np.int64(f.inner_child[node, c])
+    high, high_stamp = f.inner_high[node, c], f.inner_whole[node, c, HI_STAMP]
     _open_child_place(table, node, c + 1)
     if f.inner_size[node, 1] == 1:
         right = _split_leaf(table, child)
     else:
         half = FAN // 2
-        right = take_inner(f, f.inner_size[child, 1])
-        _move_children(table, child, half, right, 0, FAN - half)
+        right = take_inner(f, np.int64(f.inner_size[child, 1]))
+        _move_children(table, child, np.int64(half), right, np.int64(0), np.int64(FAN - half))
         f.inner_size[child, 0], f.inner_size[right, 0] = half, FAN - half
-    f.inner_whole[node, CHILD, c + 1] = right
+    f.inner_child[node, c + 1] = right
     summarise(table, node, c)
     summarise(table, node, c + 1)
     # What belonged to the child must belong to one of the two: the next one may be full as well.
-    f.inner_real[node, HI, c + 1] = high
-    f.inner_whole[node, HI_STAMP, c + 1] = high_stamp
+    f.inner_high[node, c + 1] = high
+    f.inner_whole[node, c + 1, HI_STAMP] = high_stamp
 
 
 @inlined
 def child_size(f: Forest, node: Whole, c: Whole) -> Whole:
     """How many members or children a child has."""
-    child = f.inner_whole[node, CHILD, c]
+    child = f.inner_child[node, c]
     if f.inner_size[node, 1] == 1:
         return np.int64(f.leaf_span[child, SIZE])
     return np.int64(f.inner_size[child, 0])
@@ -345,14 +354,14 @@ def merge_child(table: Any, node: Whole, c: Whole) -> None:
     mine = child_size(f, node, c)
     if mine > most or mine + child_size(f, node, c + 1) > most:
         return
-    left = np.int64(f.inner_whole[node, CHILD, c])
-    right = np.int64(f.inner_whole[node, CHILD, c + 1])
+    left = np.int64(f.inner_child[node, c])
+    right = np.int64(f.inner_child[node, c + 1])
     if is_above_leaves:
         _merge_leaves(table, left, right)
         give_back_leaf(f, right)
     else:
-        other = f.inner_size[right, 0]
-        _move_children(table, right, 0, left, mine, other)
+        other = np.int64(f.inner_size[right, 0])
+        _move_children(table, right, np.int64(0), left, mine, other)
         f.inner_size[left, 0] = mine + other
         give_back_inner(f, right)
     close_child_place(table, node, c + 1)

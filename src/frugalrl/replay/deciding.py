@@ -51,10 +51,13 @@ def add_decided_rows(
     free = np.empty(count, dtype=np.int64)
     if list_free(table, refs, control, capacity, free) < count:
         return NOT_DECIDED, 0, ENOUGH, -1
-    staged_rewards = records.view(np.float32)[:, RECORD_REWARD]
+    # As 64-bit copies, so that there is one `decide` to compile, which takes seconds.
+    staged_states = states[0].astype(np.float64)
+    staged_rewards = records.view(np.float32)[:, RECORD_REWARD].astype(np.float64)
     row, taken, _, shortage, slot = decide(
-        phi, grid, last_bin, limits, states[0], staged_rewards, free, taken, codes, slots, row, 0
-    )
+        phi, grid, last_bin, limits, staged_states, staged_rewards,
+        free, taken, codes, slots, row, np.int64(0),
+    )  # fmt: skip
     if shortage == ENOUGH:
         _, fault = write_rows(
             table, pool, refs, last, control,
