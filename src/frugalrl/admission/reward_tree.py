@@ -31,6 +31,7 @@ from frugalrl.admission.forest import (
     FAN,
     FIRST_MOMENT,
     GAUSSIAN,
+    LEAF,
     LO,
     OLDEST_SLOT,
     PENDING,
@@ -44,7 +45,7 @@ from frugalrl.admission.forest import (
     forest_at,
     leaf_end,
 )
-from frugalrl.admission.lanes import count_below, index_of_least
+from frugalrl.admission.lanes import LANES, count_below, first_near, index_of_least, least_distance
 
 GAUSSIAN_REACH = 8.0
 """Distance, in bandwidths, beyond which the Gaussian's mass is below 1e-15; the others reach 1."""
@@ -277,6 +278,32 @@ def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, ma
 
 
 @inlined
+def _oldest_in_leaf(f: Forest, leaf: Whole, reward: Real, within: Real) -> Whole:
+    """Place of the oldest member that is at most `within` away; LEAF if there is none."""
+    start, end = np.int64(f.leaf_span[leaf, START]), np.int64(leaf_end(f, leaf))
+    for block in range(start // LANES * LANES, end, LANES):
+        asked_from, asked_to = max(start - block, 0), min(end - block, LANES)
+        first = leaf * LEAF + block
+        found = first_near(f.leaf_reward, first, asked_from, asked_to, reward, within)
+        if found < LANES:  # members are in order of age
+            return block + found
+    return np.int64(LEAF)
+
+
+@inlined
+def _nearest_in_leaf(f: Forest, leaf: Whole, reward: Real) -> Real:
+    """Distance from `reward` to the nearest reward of a leaf."""
+    start, end = np.int64(f.leaf_span[leaf, START]), np.int64(leaf_end(f, leaf))
+    nearest = np.inf
+    for block in range(start // LANES * LANES, end, LANES):
+        asked_from, asked_to = max(start - block, 0), min(end - block, LANES)
+        first = leaf * LEAF + block
+        distance = least_distance(f.leaf_reward, first, asked_from, asked_to, reward)
+        nearest = min(nearest, distance)
+    return nearest
+
+
+@inlined
 def _lies_within(f: Forest, node: Whole, c: Whole, reward: Real, within: Real) -> Any:
     """Whether every reward of a child is at most `within` away."""
     low, high = f.inner_real[node, c, LO] - reward, f.inner_high[node, c] - reward
@@ -316,13 +343,10 @@ def tree_oldest(table: Any, root: Whole, reward: Real, within: Real) -> Whole:
                 stack[waiting] = child
                 waiting += 1
                 continue
-            for i in range(f.leaf_span[child, START], leaf_end(f, child)):
-                if f.leaf_whole[child, i, STAMP] >= best_stamp:
-                    break
-                if abs(f.leaf_reward[child, i] - reward) <= within:
-                    best_stamp = np.int64(f.leaf_whole[child, i, STAMP])
-                    best_slot = np.int64(f.leaf_whole[child, i, SLOT])
-                    break
+            i = _oldest_in_leaf(f, child, reward, within)
+            if i < LEAF and f.leaf_whole[child, i, STAMP] < best_stamp:
+                best_stamp = np.int64(f.leaf_whole[child, i, STAMP])
+                best_slot = np.int64(f.leaf_whole[child, i, SLOT])
     return best_slot
 
 
@@ -341,16 +365,15 @@ def tree_nearest_distance(table: Any, root: Whole, reward: Real) -> Real:
     waiting = np.int64(0)
     best = np.inf
     while True:
-        nearest = 0
-        for c in range(1, f.inner_size[node, 0]):
-            if _gap(f, node, c, reward) < _gap(f, node, nearest, reward):
-                nearest = c
-        # The nearest child is visited next: what it gives rules most others out.
-        for step in range(1, f.inner_size[node, 0] + 1):
-            c = (nearest + step) % f.inner_size[node, 0]
-            gaps[waiting, 0] = _gap(f, node, c, reward)
-            stack[waiting] = FAN * node + c
-            waiting += 1
+        size = np.int64(f.inner_size[node, 0])
+        middle = count_below(f.inner_high, node * FAN, size - 1, 0.0, reward)
+        # The next reward below or above is in the child where this one belongs or, if that has none
+        # on that side, in its neighbour. The child is visited first, and may rule them out.
+        for c in (middle - 1, middle + 1, middle):
+            if 0 <= c < size:
+                gaps[waiting, 0] = _gap(f, node, c, reward)
+                stack[waiting] = FAN * node + c
+                waiting += 1
         node = np.int64(-1)
         while node < 0:
             if waiting == 0:
@@ -363,5 +386,4 @@ def tree_nearest_distance(table: Any, root: Whole, reward: Real) -> Real:
             if f.inner_size[parent, 1] > 1:
                 node = child
                 continue
-            for i in range(f.leaf_span[child, START], leaf_end(f, child)):
-                best = min(best, abs(f.leaf_reward[child, i] - reward))
+            best = min(best, _nearest_in_leaf(f, child, reward))
