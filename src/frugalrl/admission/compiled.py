@@ -7,6 +7,10 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
+from frugalrl.compiling import tell_of_compilation
+
+tell_of_compilation()
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Whole = Any
