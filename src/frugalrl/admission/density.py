@@ -318,6 +318,27 @@ def insert(
 
 
 @compiled
+def insert_known(
+    table: Any, keys: NDArray[np.uint64], rewards: NDArray[np.float64], row: Whole
+) -> tuple[Whole, Whole]:
+    """Store rewards from `row` on, each in the slot of its row, in cells with these keys.
+
+    Returns:
+        The next row, and what there is no room for if that is not the end.
+    """
+    phi = phi_at(table)
+    while row < len(rewards):
+        first, second = keys[row, 0], keys[row, 1]
+        cell = find_cell(phi, first, second)
+        shortage = room_for(phi, cell, row)
+        if shortage != ENOUGH:
+            return row, shortage
+        insert(table, cell, first, second, row, rewards[row])
+        row += 1
+    return row, ENOUGH
+
+
+@compiled
 def remove(table: Any, slot: Whole) -> bool:
     """Forget the reward of a slot; False when the slot holds none."""
     phi = phi_at(table)

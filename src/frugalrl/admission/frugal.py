@@ -223,6 +223,20 @@ class FrugalFilter(Inspection):
         if not was_there:
             raise KeyError(f"slot {slot} holds nothing")
 
+    def keep_only(self, keep: NDArray[np.int64]) -> bool:
+        """Hold as little memory as can be; the owner renumbers all its slots, oldest first.
+
+        Args:
+            keep: all slots that hold something, oldest first; they become 0, 1, 2, ...
+
+        Returns:
+            False, and nothing has changed, while the warm-up takes the memory it takes.
+        """
+        if self._partition is None:
+            return False
+        self._memory.keep_only(keep)
+        return True
+
     def compiled_state(self) -> tuple[Any, ...] | None:
         """What `decision.decide` takes first, for deciding within other compiled code.
 

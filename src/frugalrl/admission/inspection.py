@@ -9,6 +9,7 @@ import numpy as np
 from frugalrl.admission.decision import Rule
 from frugalrl.admission.partition import Partition, cell_keys
 from frugalrl.admission.rows import as_rows
+from frugalrl.admission.warmup import warmup_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -62,8 +63,11 @@ class Inspection:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of state."""
-        return self._memory.nbytes + (self._warmup.nbytes if self._warmup is not None else 0)
+        """Bytes of state; those that the warm-up is going to take are counted from the start."""
+        dimensions = len(self._known_bounds[0])
+        if self.is_fitted or not dimensions:
+            return self._memory.nbytes
+        return self._memory.nbytes + warmup_bytes(self.settings.warmup_steps, dimensions)
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell seen."""

@@ -52,6 +52,10 @@ class PhiMemory:
     """
 
     def __init__(self, kernel: int) -> None:
+        self.clear(MOMENTS[kernel])
+
+    def clear(self, moments: int) -> None:
+        """Hold nothing, and no memory for it; the trees will keep so many moments."""
         counters = np.zeros(COUNTERS, dtype=np.int64)
         counters[[INNER_FREE, LEAF_FREE, CELLS_FREE]] = -1
         self.phi = Phi(
@@ -64,7 +68,7 @@ class PhiMemory:
                 inner_high=np.empty((0, FAN), dtype=np.float64),
                 inner_child=np.empty((0, FAN), dtype=np.int32),
                 inner_oldest=np.empty((0, FAN), dtype=np.int32),
-                inner_real=np.empty((0, FAN, FIRST_MOMENT + MOMENTS[kernel]), dtype=np.float64),
+                inner_real=np.empty((0, FAN, FIRST_MOMENT + moments), dtype=np.float64),
                 inner_whole=np.empty((0, FAN, SUMMARY_ROWS), dtype=np.int32),
                 inner_size=np.empty((0, 2), dtype=np.int32),
                 leaf_reward=np.empty((0, LEAF), dtype=np.float64),
@@ -170,6 +174,20 @@ class PhiMemory:
         codes = np.empty(len(values), dtype=np.int8)
         placed = np.empty(len(values), dtype=np.int64)
         self.decide(partition, rule.admitting_all(), states, values, slots, codes, placed)
+
+    def keep_only(self, keep: NDArray[np.int64]) -> None:
+        """Forget all but these slots, oldest first; number them 0, 1, 2, ... and waste no memory.
+
+        What is left of the trees is built anew: given back nodes would stay allocated.
+        """
+        phi = self.phi
+        keys, rewards = phi.keys[phi.links[keep, density.CELL]], phi.rewards[keep]
+        self.clear(phi.forest.inner_real.shape[2] - FIRST_MOMENT)
+        row = 0
+        while row < len(keep):
+            row, shortage = density.insert_known(self.table, keys, rewards, row)
+            if shortage != density.ENOUGH:
+                self.grow(shortage, row)
 
     def grow(self, shortage: int, slot: int) -> None:
         """Make the room that `density.room_for` found missing."""

@@ -8,6 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def warmup_bytes(steps: int, dimensions: int) -> int:
+    """Bytes that a warm-up takes: an observation, a reward and a slot a step."""
+    return 8 * steps * (dimensions + 2)
+
+
 class WarmUp:
     """The first transitions, in order, with the slots that hold them.
 
@@ -27,11 +32,6 @@ class WarmUp:
     def is_complete(self) -> bool:
         """Whether all steps are there and each that is to be stored has its slot."""
         return self.filled == len(self.rewards) and not self.awaits_slot
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.observations.nbytes + self.rewards.nbytes + self.slots.nbytes
 
     @property
     def stored(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from frugalrl.replay.storage import grown
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 _FEWEST = 4
 """Transitions for which there must be room at the least."""
+_SHARE_TO_GO = 8
+"""One in so many goes at a time when the filter has grown too large: packing anew is work."""
 
 
 class ByteBudget:
@@ -33,11 +36,11 @@ class ByteBudget:
         storage = intake.storage
         fewest = min(_FEWEST, storage.capacity)
         needed = intake.nbytes + fewest * (storage.slot_bytes + 2 * storage.state_bytes)
-        needed += intake.sampler.nbytes_for(fewest)
+        needed += intake.sampler.nbytes_for(fewest) + self._reserve
         if not len(storage) and needed > limit:
             raise ValueError(
-                f"capacity_bytes={limit} has no room for {fewest} transitions; "
-                f"use at least {needed}"
+                f"capacity_bytes={limit} has no room for {fewest} transitions beside the filter's "
+                f"{intake.admission.nbytes} bytes; use at least {needed}"
             )
 
     def make_room(self) -> None:
@@ -55,26 +58,40 @@ class ByteBudget:
             else:
                 return
 
-    def settle(self) -> None:
+    def settle(self, repack: Callable[[], bool]) -> None:
         """Give back bytes if the filter has grown into those of the storage.
+
+        Args:
+            repack: brings all into as few bytes as can be, and tells whether that was possible.
 
         Raises:
             ValueError: the filter leaves nothing.
         """
-        excess = self._intake.nbytes - self._limit
-        if excess <= 0:
+        if self._intake.nbytes <= self._limit:
             return
         storage = self._intake.storage
-        surplus = -(-excess // storage.state_bytes)
-        while storage.free_states < surplus + 2 and len(storage) > 1:
-            self._intake.evict()
-        keep = max(len(storage.refs) - surplus, len(storage.refs) - storage.free_states + 2, 2)
-        storage.resize_states(min(keep, len(storage.refs)))
+        self._shrink_states()
+        while self._intake.nbytes > self._limit and len(storage) > 1:
+            for _ in range(-(-len(storage) // _SHARE_TO_GO)):
+                self._intake.evict()
+            if not repack():
+                break
         if self._intake.nbytes > self._limit:
             raise ValueError(
                 f"capacity_bytes={self._limit} is too small for this filter, which alone takes "
                 f"{self._intake.admission.nbytes} bytes"
             )
+
+    def _shrink_states(self) -> None:
+        """Bring the states into what the filter has left."""
+        excess = self._intake.nbytes - self._limit
+        storage = self._intake.storage
+        surplus = -(-excess // storage.state_bytes)
+        fewest = len(storage) - len(storage) // _SHARE_TO_GO
+        while storage.free_states < surplus + 2 and len(storage) > fewest:
+            self._intake.evict()
+        keep = max(len(storage.refs) - surplus, len(storage.refs) - storage.free_states + 2, 2)
+        storage.resize_states(min(keep, len(storage.refs)))
 
     def _evict(self) -> None:
         """Remove the oldest, unless there is nothing to remove."""
@@ -85,9 +102,14 @@ class ByteBudget:
             )
         self._intake.evict()
 
+    @property
+    def _reserve(self) -> int:
+        """Bytes kept back for the growth of the filter."""
+        return int(self._intake.admission.nbytes) // 8
+
     def _spare(self) -> int:
-        """Bytes that may be allocated, an eighth of the filter's kept back for its growth."""
-        return self._limit - self._intake.nbytes - int(self._intake.admission.nbytes) // 8
+        """Bytes that may be allocated."""
+        return self._limit - self._intake.nbytes - self._reserve
 
     def _grow_slots(self) -> bool:
         """Allocate more slots if any fit."""

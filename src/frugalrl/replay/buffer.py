@@ -81,8 +81,9 @@ class ReplayBuffer:
             raise TypeError(f"admission={admission!r} is no filter; see frugalrl.AdmissionFilter")
         storage = Storage(layout, most, rows)
         stage = Stage(layout, rows)
-        intake = Intake(stage, storage, decides, make_sampler(sampler), most_bytes)
-        decides.begin(flat_space(observation_space))
+        draws = make_sampler(sampler)
+        decides.begin(flat_space(observation_space))  # from now on it knows the bytes it will take
+        intake = Intake(stage, storage, decides, draws, most_bytes)
         self._assemble(observation_space, action_space, stored_as, intake, most_bytes, generator)
 
     def _assemble(

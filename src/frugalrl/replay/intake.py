@@ -187,7 +187,7 @@ class Intake:
         self.offered += rows
         if refused:
             self._refuse(codes, refused)
-        slots = np.empty(rows, dtype=np.int64)
+        slots = np.full(rows, -1, dtype=np.int64)
         if self._admits_all:
             self.stored += rows - refused
             self._store_all(codes, slots, 0)
@@ -229,12 +229,11 @@ class Intake:
             self._budget.make_room()
 
     def _decide(self, codes: NDArray[np.int8], slots: NDArray[np.int64], refused: int) -> None:
-        """Ask the filter about the rows and carry out what it decides."""
+        """Ask the filter about the rows and carry out what it decides; all `slots` are -1 yet."""
         observations, rewards = self.stage.observations, self.stage.rewards
         if refused:
             rows = np.flatnonzero(codes != REFUSED)
             observations, rewards = observations[rows], rewards[rows]
-            slots[...] = -1
         elif len(codes) == 1:
             rows = _FIRST_ROW
         else:
@@ -257,11 +256,9 @@ class Intake:
             elif decisions.keep is None:
                 raise RuntimeError("the filter decided nothing; frugalrl.check_filter says more")
             if decisions.keep is not None:
-                # Rows that are still to come have no slot yet that could be renumbered.
-                slots[rows[done + decided :]] = -1
                 self._keep_only(np.asarray(decisions.keep, dtype=np.int64), codes, slots)
             if self._budget is not None:
-                self._budget.settle()
+                self._budget.settle(partial(self._repack, codes, slots))
             done += decided
 
     def _carry_out(
@@ -341,6 +338,14 @@ class Intake:
         names[keep] = np.arange(len(keep))
         slots[...] = names[slots]  # -1 stays -1: the extra entry is the last
         codes[((codes == STORE) | (codes == REPLACE)) & (slots < 0)] = DROP
+
+    def _repack(self, codes: NDArray[np.int8], slots: NDArray[np.int64]) -> bool:
+        """Bring filter, storage and sampler into as few bytes as can be, if the filter can."""
+        keep = self.storage.oldest_first()
+        if not (isinstance(self.admission, FrugalFilter) and self.admission.keep_only(keep)):
+            return False
+        self._keep_only(keep, codes, slots)
+        return True
 
     def state_dict(self) -> dict[str, Any]:
         """The counters, and the number of rows last staged, which counts in `nbytes`."""
