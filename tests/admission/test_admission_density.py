@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from frugalrl import FrugalFilter
 from frugalrl.admission import density, forest
-from frugalrl.admission.kernels import KERNELS
+from frugalrl.admission.kernels import KERNELS, reward_density
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from reference.admission import OneCell, SlowPhi
 
@@ -229,6 +229,23 @@ def test_a_tree_of_many_levels_agrees_with_the_plain_sum() -> None:
         t = np.clip((reward + np.array([[0.2], [-0.2]]) - rewards) / 0.3, -1, 1)
         upper, lower = 0.5 + 0.75 * t - 0.25 * t**3
         expected = float(np.mean(upper - lower))
+        assert f.reward_mass([0.5], float(reward)) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("height", [0.0, 1e7, 1e10, 1e13, 1e16, 1e30, -1e30])
+def test_rewards_far_from_zero_lose_nothing(height: float, kernel: str) -> None:
+    generator = np.random.Generator(np.random.PCG64(19))
+    rewards = height + generator.choice([0.0, 0.05, 0.1, 0.6], size=700)
+    if abs(height) > 1e20:
+        rewards *= generator.integers(1, 4, size=700)
+    f = FrugalFilter(
+        warmup_steps=1, kernel=kernel, density_threshold=1e9, decay=1e9, bounds=([0.0], [1.0])
+    )
+    f.admit(np.full((700, 1), 0.5), rewards)
+    assert f._memory.phi.cells[0, density.HEAD] < 0  # a tree
+    for reward in np.unique(rewards):
+        expected = reward_density(rewards, float(reward), kernel=kernel)
         assert f.reward_mass([0.5], float(reward)) == pytest.approx(expected, abs=1e-9)
 
 

@@ -7,12 +7,12 @@ polynomial (or, for the Gaussian, close to its Taylor polynomial) on any child t
 the kernel cuts, so the moments give that child's mass exactly and only the few leaves that are cut
 are read reward by reward. All questions and changes cost O(log n).
 
-In a crowded cell time goes into waiting for memory, so nodes are small and a change touches little
-of them. A leaf keeps its members in order of age, not of reward: the oldest, which is the one to be
-replaced, leaves by moving the leaf's start, and a new one is appended. Bounds widen when a reward
-comes and stay when one goes. Moments are computed when first asked for, from what lies below; they
-follow a change, or are marked as outdated (NaN): always where bounds have moved, and every so often
-elsewhere, so that rounding errors do not pile up.
+In a crowded cell time goes into waiting for memory, so a change touches little of a node, and what
+a search reads is in rows of its own. A leaf keeps its members in order of age, not of reward: the
+oldest, which is the one to be replaced, leaves by moving the leaf's start, and a new one is
+appended. Bounds widen when a reward comes and stay when one goes. Moments are computed when first
+asked for, from what lies below; they follow a change, or are marked as outdated (NaN): always where
+bounds have moved, and every so often elsewhere, so that rounding errors do not pile up.
 
 All trees of a filter live in one set of arrays (`forest`). Functions here are compiled by Numba.
 """
@@ -50,7 +50,7 @@ from frugalrl.admission.lanes import LANES, count_below, first_near, index_of_le
 GAUSSIAN_REACH = 8.0
 """Distance, in bandwidths, beyond which the Gaussian's mass is below 1e-15; the others reach 1."""
 GAUSSIAN_WIDEST = 0.66
-"""Width, in bandwidths, up to which that Taylor polynomial is used."""
+"""Width, in bandwidths, up to which the Gaussian's Taylor polynomial is used (`forest.MOMENTS`)."""
 
 _BINOMIAL = np.array([[math.comb(k, j) for j in range(12)] for k in range(12)], dtype=np.float64)
 _INVERSE_FACTORIAL = np.array([1.0 / math.factorial(k) for k in range(12)])
@@ -197,6 +197,15 @@ def _is_one_piece(mass: Mass, low: Real, high: Real) -> Any:
     return (low >= inner and high <= outer) or (low >= -outer and high <= -inner)
 
 
+@inlined
+def _difference(reward: Real, other: Real) -> Real:
+    """What one reward is above another, taken first of all.
+
+    Compiled apart from sums whose order is free: beside 1e16, half a width would be lost.
+    """
+    return reward - other
+
+
 @vectorised
 def _leaf_mass(table: Any, mass: Mass, leaf: Whole, reward: Real) -> Real:
     """Mass of a leaf, reward by reward."""
@@ -208,12 +217,12 @@ def _leaf_mass(table: Any, mass: Mass, leaf: Whole, reward: Real) -> Real:
             total += reward_mass(mass, f.leaf_reward[leaf, i] - reward)
         return total
     # What `reward_mass` does, without a branch a reward.
-    above, below = (reward + mass.half_width), (reward - mass.half_width)
     per_bandwidth = 1.0 / mass.bandwidth
     linear, cubic = (0.75, 0.25) if mass.kernel == EPANECHNIKOV else (0.5, 0.0)
     for i in range(start, end):
-        upper = min(max((above - f.leaf_reward[leaf, i]) * per_bandwidth, -1.0), 1.0)
-        lower = min(max((below - f.leaf_reward[leaf, i]) * per_bandwidth, -1.0), 1.0)
+        distance = _difference(f.leaf_reward[leaf, i], reward)
+        upper = min(max((mass.half_width - distance) * per_bandwidth, -1.0), 1.0)
+        lower = min(max((-mass.half_width - distance) * per_bandwidth, -1.0), 1.0)
         total += linear * (upper - lower) - cubic * (upper**3 - lower**3)
     return total
 
@@ -270,7 +279,9 @@ def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, ma
             high = f.inner_high[parent, c] - reward
             child = np.int64(f.inner_child[parent, c])
             if _is_one_piece(mass, low, high):
-                total += _child_mass(table, mass, parent, c, 0.5 * (low + high))
+                # The very middle that the moments are about, whatever rounding made of it.
+                middle = 0.5 * (f.inner_real[parent, c, LO] + f.inner_high[parent, c]) - reward
+                total += _child_mass(table, mass, parent, c, middle)
             elif f.inner_size[parent, 1] == 1:
                 total += _leaf_mass(table, mass, child, reward)
             else:
