@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.compiled import Real, Whole, compiled
+from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 from frugalrl.admission.density import (
     COUNT,
     ENOUGH,
@@ -20,6 +20,7 @@ from frugalrl.admission.density import (
     replace,
     room_for,
 )
+from frugalrl.admission.forest import FURTHEST
 from frugalrl.admission.lookahead import expect_insertion
 from frugalrl.admission.partition import cell_key, partition_at
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
@@ -68,6 +69,12 @@ def _is_finite(observation: NDArray[np.float64], reward: Real) -> bool:
     return bool(total == 0.0)
 
 
+@inlined
+def _scaled(reward: Real, scale: Real) -> Real:
+    """A reward in units of the scale, as phi holds it."""
+    return min(max(reward / scale, -FURTHEST), FURTHEST)
+
+
 @compiled
 def decide(
     table: Any,
@@ -109,7 +116,7 @@ def decide(
             refused += 1
             row += 1
             continue
-        reward = rewards[row] / rule.reward_scale
+        reward = _scaled(rewards[row], rule.reward_scale)
         cell = find_cell(phi, first, second)
         is_new = cell < 0
         if not is_new:
@@ -123,7 +130,7 @@ def decide(
         if following < len(rewards) and _is_finite(observations[following], rewards[following]):
             foreseen = following
             next_first, next_second = cell_key(partition, observations[following])
-            next_reward = rewards[following] / rule.reward_scale
+            next_reward = _scaled(rewards[following], rule.reward_scale)
             expect_insertion(table, next_first, next_second, next_reward)
         if is_new:
             codes[row] = STORE
@@ -157,11 +164,12 @@ def density_at(
     mass: Mass,
     observation: NDArray[np.float64],
     reward: Real,
+    scale: Real,
 ) -> Real:
-    """Reward density estimate of a scaled reward in the cell of a state; 0 in an empty cell."""
+    """Reward density estimate of a reward in the cell of a state; 0 in an empty cell."""
     phi = phi_at(table)
     first, second = cell_key(partition_at(grid, last_bin), observation)
     cell = find_cell(phi, first, second)
     if cell < 0:
         return 0.0
-    return cell_mass(table, mass, cell, reward, math.nan)
+    return cell_mass(table, mass, cell, _scaled(reward, scale), math.nan)

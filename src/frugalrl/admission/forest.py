@@ -26,6 +26,9 @@ MOMENTS = (3, 1, 11)
 """Moments that each kernel needs: its polynomial's degree. For the Gaussian, a Taylor polynomial of
 degree 11 over a third of a bandwidth either way is exact to 1e-11."""
 
+FURTHEST = 1e290
+"""Rewards beyond count as this: sums and differences of as many as there may be stay finite."""
+
 # Places in a child's summary.
 LO, FIRST_MOMENT = 0, 1  # in Forest.inner_real
 COUNT, HI_STAMP, OLDEST_SLOT = 0, 1, 2  # in Forest.inner_whole

@@ -159,8 +159,8 @@ class PhiMemory:
     ) -> float:
         """Reward density estimate of a reward in the cell of a state."""
         table, grid, last_bin, _ = self.compiled_state(partition, rule)
-        scaled = reward / rule.reward_scale
-        return float(density_at(table, grid, last_bin, rule.mass, state, scaled))
+        scale = rule.reward_scale
+        return float(density_at(table, grid, last_bin, rule.mass, state, reward, scale))
 
     def insert(
         self,
