@@ -30,6 +30,7 @@ from frugalrl.admission.forest import (
     SUMMARY_ROWS,
     Forest,
 )
+from frugalrl.admission.integrity import flaw_of
 from frugalrl.admission.partition import Partition
 
 _GROWTH = 1.125
@@ -211,11 +212,6 @@ class PhiMemory:
         """All arrays by name."""
         return {**self.phi.forest._asdict(), **dict(zip(Phi._fields[:-1], self.phi, strict=False))}
 
-    def _take(self, arrays: dict[str, Any]) -> None:
-        """Use these arrays, which are all."""
-        forest = Forest(**{name: arrays[name] for name in Forest._fields})
-        self.phi = Phi(**{name: arrays[name] for name in Phi._fields[:-1]}, forest=forest)
-
     def _resize(self, sizes: dict[str, int]) -> None:
         """Give parts so many rows each."""
         arrays = self._arrays()
@@ -225,7 +221,7 @@ class PhiMemory:
                 arrays[name] = _enlarged(arrays[name], size)
                 if name == "links":
                     arrays[name][used:] = -1  # holds nothing
-        self._take(arrays)
+        self.phi = _named(arrays)
         self._count_room()
 
     def _renumber_stamps(self) -> None:
@@ -282,7 +278,11 @@ class PhiMemory:
         return {**{name: array.copy() for name, array in arrays.items()}, "allocated": allocated}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over the arrays of `state_dict`."""
+        """Take over the arrays of `state_dict`.
+
+        Raises:
+            ValueError: the arrays contradict each other, and using them could crash.
+        """
         arrays = self._arrays()
         for name, array in arrays.items():
             if name == _SCRATCH:
@@ -299,8 +299,18 @@ class PhiMemory:
             used = max(len(arrays[name]) for name in _PARTS[part])
             if not used <= size < 2**31:
                 raise ValueError(f"{size} {part} cannot have been allocated for {used} in use")
-        self._take(arrays)
+        phi = _named(arrays)
+        flaw = flaw_of(phi)
+        if flaw is not None:
+            raise ValueError(f"the filter's memory of rewards is damaged: {flaw}")
+        self.phi = phi
         self._resize(sizes)
+
+
+def _named(arrays: dict[str, Any]) -> Phi:
+    """All arrays as compiled code names them."""
+    forest = Forest(**{name: arrays[name] for name in Forest._fields})
+    return Phi(**{name: arrays[name] for name in Phi._fields[:-1]}, forest=forest)
 
 
 def _grown(size: int, least: int) -> int:
