@@ -38,6 +38,27 @@ class Partition(NamedTuple):
         """Where the arrays lie, for `partition_at`."""
         return table_of(self[:3])
 
+    def state_dict(self) -> dict[str, Any]:
+        """What `from_state_dict` needs beside the settings."""
+        return {"dimensions": self.dimensions, "low": self.low, "width": self.width}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any], dimensions: int, last_bin: float) -> Partition:
+        """Make the partition that `state_dict` described, of states with so many dimensions.
+
+        Raises:
+            ValueError: the arrays are not such a partition's; compiled code would trust them.
+        """
+        important = np.array(state["dimensions"], dtype=np.int64)
+        low, width = (np.array(state[name], dtype=np.float64) for name in ("low", "width"))
+        if not (important.ndim == 1 and important.shape == low.shape == width.shape):
+            raise ValueError("the partition's arrays are not of one length")
+        if not ((important >= 0) & (important < dimensions)).all():
+            raise ValueError(f"an important dimension is not one of {dimensions}")
+        if not (np.isfinite(low).all() and np.isfinite(width).all() and (width > 0.0).all()):
+            raise ValueError("the partition's bins have no finite, positive width")
+        return cls(important, low, width, last_bin)
+
 
 @inlined
 def partition_at(table: Any, last_bin: Real) -> Partition:

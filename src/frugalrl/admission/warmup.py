@@ -80,8 +80,11 @@ class WarmUp:
     @classmethod
     def from_state_dict(cls, state: dict[str, Any], steps: int) -> WarmUp:
         """Make the warm-up that `state_dict` described."""
-        observations = state["observations"]
+        observations, slots = np.asarray(state["observations"]), np.asarray(state["slots"])
+        held = slots[slots >= 0]
+        if len(np.unique(held)) != len(held) or len(slots) > steps:
+            raise ValueError("the warm-up has a slot twice, or more steps than it may have")
         made = cls(steps, observations.shape[1])
-        made.record(observations, state["rewards"], state["slots"])
+        made.record(observations, state["rewards"], slots)
         made.awaits_slot = bool(state["awaits_slot"])
         return made
