@@ -194,7 +194,7 @@ def test_a_tree_of_many_levels_decides_as_brute_force(
     state = f.state_dict()
     state["settings"]["density_threshold"] = threshold
     f = FrugalFilter.from_state_dict(state)
-    assert f._memory.phi.forest.inner_size[-1 - f._memory.phi.cells[0, density.HEAD], 1] >= 2
+    assert f._memory.phi.forest.inner_size[(-1 - f._memory.phi.cells[0, density.HEAD]) // 2, 1] >= 2
 
     free = np.arange(count, last_free)
     kinds = set()
@@ -224,7 +224,7 @@ def test_a_tree_of_many_levels_agrees_with_the_plain_sum() -> None:
     f = FrugalFilter(warmup_steps=1, density_threshold=1e9, bounds=([0.0], [1.0]))
     f.admit(np.full((60_000, 1), 0.5), rewards)
     arrays = f._memory.phi.forest
-    assert arrays.inner_size[-1 - f._memory.phi.cells[0, density.HEAD], 1] >= 3
+    assert arrays.inner_size[(-1 - f._memory.phi.cells[0, density.HEAD]) // 2, 1] >= 3
     for reward in (*generator.normal(size=20) * 3, 50.0, rewards[7]):
         t = np.clip((reward + np.array([[0.2], [-0.2]]) - rewards) / 0.3, -1, 1)
         upper, lower = 0.5 + 0.75 * t - 0.25 * t**3
@@ -283,7 +283,7 @@ def test_summaries_hold_what_lies_below(density_threshold: float) -> None:
             found += below
         return found
 
-    found = walk(-1 - int(phi.cells[0, density.HEAD]))
+    found = walk((-1 - int(phi.cells[0, density.HEAD])) // 2)
     assert found == sorted(found)
     assert len({stamp for _, stamp in found}) == len(found) == f.stored
 
@@ -321,3 +321,23 @@ def test_rounding_does_not_pile_up(kernel: str) -> None:
     for reward in generator.normal(size=10) * 3:
         expected = slow.mass(0, float(reward))
         assert f.reward_mass([0.5], float(reward)) == pytest.approx(expected, abs=1e-11)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("most", [8, 49, 60, 100])
+def test_state_is_small_whatever_the_other_cells_hold(most: int, kernel: str) -> None:
+    generator = np.random.Generator(np.random.PCG64(23))
+    # 80 % of the cells hold one reward; the others that many, which is about where trees begin.
+    counts = np.where(generator.random(5_000) < 0.8, 1, most)
+    states = np.repeat(generator.integers(0, 50, size=(5_000, 16)) + 0.5, counts, axis=0)
+    states = generator.permutation(states)
+    f = FrugalFilter(
+        warmup_steps=100,
+        dimension_threshold=1e-9,
+        density_threshold=1e9,
+        kernel=kernel,
+        bounds=(np.zeros(16), np.full(16, 50.0)),
+    )
+    f.admit(states, generator.normal(size=len(states)))
+    assert f.stored == len(states)
+    assert f.nbytes / f.stored <= 64

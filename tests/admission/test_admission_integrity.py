@@ -105,7 +105,7 @@ def test_large_trees_that_shrink_are_sound(kernel: str, step: float) -> None:
     stream.offer([0], 90_000, step)
     stream.offer([1], 10_000, step)
     phi = stream.filter._memory.phi
-    assert phi.forest.inner_size[-1 - phi.cells[0, density.HEAD], 1] >= 3
+    assert phi.forest.inner_size[(-1 - phi.cells[0, density.HEAD]) // 2, 1] >= 3
     stream.filter.reward_mass([0.5], 0.3)  # computes moments
     assert_goes_on_alike(stream, [0, 1], 500)
     while len(stream.occupied) > 100:
@@ -160,13 +160,14 @@ def test_a_large_tree_of_the_largest_rewards_answers() -> None:
 
 @functools.cache
 def mixed_state() -> State:
-    """Rings, trees of one and two levels, and free cells, nodes and leaves."""
+    """Rings, trees of one leaf, of one and of two levels, and free cells, nodes and leaves."""
     stream = Stream(threshold=1e9)
     stream.offer([0], 3500)
     stream.offer([1], 200, 0.5)
     stream.offer(list(range(4, 60)), 100)
+    stream.offer([60], 90)
     kept = set(stream.occupied)
-    stream.offer([2, 3], 120)
+    stream.offer([2, 3], 600)
     for slot in sorted(stream.occupied - kept):
         stream.filter.forget(slot)
     stream.occupied = kept
@@ -182,8 +183,10 @@ def test_the_mixed_state_has_something_of_everything() -> None:
     for free in (density.CELLS_FREE, forest.INNER_FREE, forest.LEAF_FREE):
         assert counters[free] >= 0
     heads = phi["cells"][phi["cells"][:, density.COUNT] > 0, density.HEAD]
-    levels = phi["inner_size"][-1 - heads[heads < 0], 1]
+    trees = -1 - heads[heads < 0]
+    levels = phi["inner_size"][trees[trees % 2 == 0] // 2, 1]
     assert (heads >= 0).sum() > 5
+    assert (trees % 2 == 1).any()
     assert {1, 2} <= set(levels.tolist())
 
 
@@ -260,10 +263,11 @@ class Parts:
         self.phi = phi
         heads, counts = phi["cells"].T
         live = np.flatnonzero(np.isin(np.arange(len(heads)), phi["table"]))
-        self.tree_cell = int(live[heads[live] < 0][0])
+        trees = live[heads[live] < 0]
+        self.tree_cell = int(trees[np.argmax(counts[trees])])
         self.ring_cell = int(live[(heads[live] >= 0) & (counts[live] > 2)][0])
         self.ring_slot = int(heads[self.ring_cell])
-        self.root = -1 - int(heads[self.tree_cell])
+        self.root = (-1 - int(heads[self.tree_cell])) // 2
         self.node = int(phi["inner_child"][self.root, 0])
         self.leaf = int(phi["inner_child"][self.node, 0])
         self.start, self.size = phi["leaf_span"][self.leaf].tolist()

@@ -23,8 +23,12 @@ from frugalrl.admission.forest import (
     LEAF_ROOM,
     OLDEST_SLOT,
     OTHER_COUNTERS,
+    SLOT,
+    START,
     Forest,
     forest_at,
+    is_leaf,
+    root_of,
 )
 from frugalrl.admission.lanes import index_of_least
 from frugalrl.admission.reward_tree import (
@@ -68,7 +72,7 @@ class Phi(NamedTuple):
     keys: NDArray[np.uint64]
     """(cells, 2): key of each cell."""
     cells: NDArray[np.int32]
-    """(cells, 2): HEAD, the youngest slot of a ring, or -1 - root of a tree; and COUNT."""
+    """(cells, 2): HEAD, the youngest slot of a ring, or -1 - a tree; and COUNT."""
     table: NDArray[np.int32]
     """Hash table of cell numbers, -1 where empty."""
     forest: Forest
@@ -175,7 +179,9 @@ def room_for(phi: Phi, cell: Whole, slot: Whole) -> Whole:
     if phi.cells[cell, COUNT] >= SCANNED or phi.cells[cell, HEAD] < 0:
         # A tree may split a leaf and a node on every level, or be made anew from a ring.
         head = np.int64(phi.cells[cell, HEAD])
-        levels = phi.forest.inner_size[-1 - head, 1] if head < 0 else 1
+        levels = np.int64(0)
+        if head < 0 and not is_leaf(-1 - head):
+            levels = np.int64(phi.forest.inner_size[root_of(-1 - head), 1])
         if counters[INNER_ROOM] <= levels:
             return NODES_SHORT
         if counters[LEAF_ROOM] < 1:
@@ -263,19 +269,22 @@ def _note_stamp(phi: Phi, slot: Whole) -> None:
 @compiled
 def _make_tree(table: Any, cell: Whole) -> None:
     phi = phi_at(table)
-    root = new_tree(table)
+    tree = new_tree(table)
     slot = np.int64(phi.links[phi.cells[cell, HEAD], NEXT])  # the youngest links to the oldest
     for _ in range(phi.cells[cell, COUNT]):
         following = np.int64(phi.links[slot, NEXT])
         _note_stamp(phi, slot)
-        root = tree_insert(table, root, phi.rewards[slot], slot)
+        tree = tree_insert(table, tree, phi.rewards[slot], slot)
         slot = following
-    phi.cells[cell, HEAD] = -1 - root
+    phi.cells[cell, HEAD] = -1 - tree
 
 
 @compiled
-def _oldest_of_tree(table: Any, root: Whole) -> Whole:
+def _oldest_of_tree(table: Any, tree: Whole) -> Whole:
     forest = forest_at(table)
+    root = root_of(tree)
+    if is_leaf(tree):
+        return np.int64(forest.leaf_whole[root, forest.leaf_span[root, START], SLOT])
     size = np.int64(forest.inner_size[root, 0])
     oldest = index_of_least(forest.inner_oldest, root * FAN, np.int64(0), size)
     return np.int64(forest.inner_whole[root, oldest, OLDEST_SLOT])
@@ -284,13 +293,13 @@ def _oldest_of_tree(table: Any, root: Whole) -> Whole:
 @compiled
 def _make_ring(table: Any, cell: Whole) -> None:
     phi = phi_at(table)
-    root = np.int64(-1 - phi.cells[cell, HEAD])
+    tree = np.int64(-1 - phi.cells[cell, HEAD])
     members = phi.cells[cell, COUNT]
     phi.cells[cell, COUNT] = 0
     for _ in range(members):
-        slot = _oldest_of_tree(table, root)
+        slot = _oldest_of_tree(table, tree)
         stamp = np.int64(phi.links[slot, STAMP_IN_TREE])
-        root = tree_remove(table, root, phi.rewards[slot], stamp)
+        tree = tree_remove(table, tree, phi.rewards[slot], stamp)
         _append_to_ring(phi, cell, slot)
         phi.cells[cell, COUNT] += 1
 
@@ -309,8 +318,8 @@ def insert(
         _make_tree(table, cell)
     if phi.cells[cell, COUNT] > 0 and phi.cells[cell, HEAD] < 0:
         _note_stamp(phi, slot)
-        root = tree_insert(table, np.int64(-1 - phi.cells[cell, HEAD]), reward, slot)
-        phi.cells[cell, HEAD] = -1 - root
+        tree = tree_insert(table, np.int64(-1 - phi.cells[cell, HEAD]), reward, slot)
+        phi.cells[cell, HEAD] = -1 - tree
     else:
         _append_to_ring(phi, cell, slot)
     phi.cells[cell, COUNT] += 1
@@ -371,8 +380,8 @@ def replace(table: Any, cell: Whole, slot: Whole, reward: Real) -> None:
         old, stamp = phi.rewards[slot], np.int64(phi.links[slot, STAMP_IN_TREE])
         phi.rewards[slot] = reward
         _note_stamp(phi, slot)
-        root = tree_insert(table, -1 - head, reward, slot)
-        phi.cells[cell, HEAD] = -1 - tree_remove(table, root, old, stamp)
+        tree = tree_insert(table, -1 - head, reward, slot)
+        phi.cells[cell, HEAD] = -1 - tree_remove(table, tree, old, stamp)
         return
     _remove_from_ring(phi, cell, slot)
     phi.cells[cell, COUNT] -= 1

@@ -115,6 +115,33 @@ def expect_rewards(f: Forest, leaf: Whole) -> None:
         prefetch(f.leaf_reward, leaf * LEAF + i)
 
 
+# A tree is known by its root: a node, or its only leaf.
+
+
+@inlined
+def tree_of_node(node: Whole) -> Whole:
+    """The tree whose root is this node."""
+    return 2 * node
+
+
+@inlined
+def tree_of_leaf(leaf: Whole) -> Whole:
+    """The tree that is just this leaf."""
+    return 2 * leaf + 1
+
+
+@inlined
+def is_leaf(tree: Whole) -> Any:
+    """Whether a tree is just a leaf."""
+    return tree % 2 == 1
+
+
+@inlined
+def root_of(tree: Whole) -> Whole:
+    """The node or the leaf that a tree is known by."""
+    return tree // 2
+
+
 @inlined
 def leaf_end(f: Forest, leaf: Whole) -> Whole:
     """Place after the youngest member of a leaf."""

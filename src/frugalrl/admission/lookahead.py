@@ -14,7 +14,15 @@ import numpy as np
 from frugalrl.admission.addresses import prefetch
 from frugalrl.admission.compiled import Real, compiled
 from frugalrl.admission.density import HEAD, find_cell, phi_at
-from frugalrl.admission.forest import FAN, LEAF, expect_summary, forest_at, leaf_end
+from frugalrl.admission.forest import (
+    FAN,
+    LEAF,
+    expect_summary,
+    forest_at,
+    is_leaf,
+    leaf_end,
+    root_of,
+)
 from frugalrl.admission.lanes import count_below
 
 
@@ -22,14 +30,17 @@ from frugalrl.admission.lanes import count_below
 def expect_insertion(table: Any, first: np.uint64, second: np.uint64, reward: Real) -> None:
     """Ask for what the insertion of a reward into the cell with this key will read and write.
 
-    Only a tree is worth it: the few rewards of a ring are near.
+    Only a tree of nodes is worth it: the few rewards of a ring or of one leaf are near.
     """
     phi = phi_at(table)
     cell = find_cell(phi, first, second)
     if cell < 0 or phi.cells[cell, HEAD] >= 0:
         return
+    tree = np.int64(-1 - phi.cells[cell, HEAD])
+    if is_leaf(tree):
+        return
     f = forest_at(table)
-    node = np.int64(-1 - phi.cells[cell, HEAD])
+    node = root_of(tree)
     for _ in range(f.inner_size[node, 1]):
         last = np.int64(f.inner_size[node, 0]) - 1
         c = count_below(f.inner_high, node * FAN, last, 0.0, reward)

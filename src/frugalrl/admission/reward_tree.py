@@ -43,7 +43,9 @@ from frugalrl.admission.forest import (
     Forest,
     expect_rewards,
     forest_at,
+    is_leaf,
     leaf_end,
+    root_of,
 )
 from frugalrl.admission.lanes import LANES, count_below, first_near, index_of_least, least_distance
 
@@ -228,7 +230,7 @@ def _leaf_mass(table: Any, mass: Mass, leaf: Whole, reward: Real) -> Real:
 
 
 @compiled
-def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, margin: Real) -> Real:
+def tree_mass(table: Any, mass: Mass, tree: Whole, reward: Real, limit: Real, margin: Real) -> Real:
     """Sum of the mass that all rewards of the tree put into the interval around `reward`.
 
     As soon as it is certain, by more than `margin`, on which side of `limit` the sum lies, some
@@ -236,10 +238,12 @@ def tree_mass(table: Any, mass: Mass, root: Whole, reward: Real, limit: Real, ma
     lies between its count times that of its furthest reward and its count times that of its
     nearest, since all three kernels fall off from the middle.
     """
+    if is_leaf(tree):
+        return _leaf_mass(table, mass, root_of(tree), reward)
     f = forest_at(table)
     reach = mass.half_width + (GAUSSIAN_REACH if mass.kernel == GAUSSIAN else 1.0) * mass.bandwidth
     stack, bounds = f.counters[STACK:], f.bounds
-    node = root
+    node = root_of(tree)
     waiting = np.int64(0)
     total = least = most = 0.0  # of what is known, and at least and at most of what waits
     while True:
@@ -322,11 +326,14 @@ def _lies_within(f: Forest, node: Whole, c: Whole, reward: Real, within: Real) -
 
 
 @compiled
-def tree_oldest(table: Any, root: Whole, reward: Real, within: Real) -> Whole:
+def tree_oldest(table: Any, tree: Whole, reward: Real, within: Real) -> Whole:
     """Slot of the oldest member whose reward is at most `within` away; -1 if there is none."""
     f = forest_at(table)
+    if is_leaf(tree):
+        i = _oldest_in_leaf(f, root_of(tree), reward, within)
+        return np.int64(f.leaf_whole[root_of(tree), i, SLOT]) if i < LEAF else np.int64(-1)
     stack = f.counters[STACK:]
-    stack[0] = root
+    stack[0] = root_of(tree)
     waiting = 1
     best_stamp = np.int64(9223372036854775807)
     best_slot = np.int64(-1)
@@ -368,11 +375,13 @@ def _gap(f: Forest, node: Whole, c: Whole, reward: Real) -> Real:
 
 
 @compiled
-def tree_nearest_distance(table: Any, root: Whole, reward: Real) -> Real:
+def tree_nearest_distance(table: Any, tree: Whole, reward: Real) -> Real:
     """Distance from `reward` to the nearest reward of the tree."""
     f = forest_at(table)
+    if is_leaf(tree):
+        return _nearest_in_leaf(f, root_of(tree), reward)
     stack, gaps = f.counters[STACK:], f.bounds
-    node = root
+    node = root_of(tree)
     waiting = np.int64(0)
     best = np.inf
     while True:

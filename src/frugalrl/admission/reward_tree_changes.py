@@ -19,7 +19,11 @@ from frugalrl.admission.forest import (
     START,
     Forest,
     forest_at,
+    is_leaf,
     leaf_end,
+    root_of,
+    tree_of_leaf,
+    tree_of_node,
 )
 from frugalrl.admission.lanes import count_below
 from frugalrl.admission.reward_tree_nodes import (
@@ -54,26 +58,48 @@ def _child_for(f: Forest, node: Whole, reward: Real, stamp: Whole) -> Whole:
 
 @compiled
 def new_tree(table: Any) -> Whole:
-    """An empty tree: a root with one empty leaf."""
+    """An empty tree, of one leaf."""
+    return tree_of_leaf(take_leaf(forest_at(table)))
+
+
+@compiled
+def _new_root(table: Any, child: Whole, level: Whole) -> Whole:
+    """A root with this one child."""
     f = forest_at(table)
-    root = take_inner(f, np.int64(1))
-    f.inner_child[root, 0] = take_leaf(f)
+    root = take_inner(f, level)
+    f.inner_child[root, 0] = child
     f.inner_size[root, 0] = 1
+    summarise(table, root, np.int64(0))
     return root
 
 
 @compiled
-def tree_insert(table: Any, root: Whole, reward: Real, slot: Whole) -> Whole:
-    """Insert a reward as the youngest, with the next stamp; returns the root, maybe a new one."""
+def _append(table: Any, leaf: Whole, reward: Real, slot: Whole, stamp: Whole) -> None:
+    """Put a reward into a leaf that has a place left, as the youngest."""
+    f = forest_at(table)
+    if leaf_end(f, leaf) == LEAF:
+        move_to_front(table, leaf)
+    end = leaf_end(f, leaf)
+    f.leaf_reward[leaf, end] = reward
+    f.leaf_whole[leaf, end, SLOT] = slot
+    f.leaf_whole[leaf, end, STAMP] = stamp
+    f.leaf_span[leaf, SIZE] += 1
+
+
+@compiled
+def tree_insert(table: Any, tree: Whole, reward: Real, slot: Whole) -> Whole:
+    """Insert a reward as the youngest, with the next stamp; returns the tree that it is then."""
     f = forest_at(table)
     stamp = f.counters[CLOCK]
     f.counters[CLOCK] += 1
-    if f.inner_size[root, 0] == FAN:
-        child = root
-        root = take_inner(f, np.int64(f.inner_size[child, 1] + 1))
-        f.inner_child[root, 0] = child
-        f.inner_size[root, 0] = 1
-        summarise(table, root, np.int64(0))
+    root = root_of(tree)
+    if is_leaf(tree):
+        if f.leaf_span[root, SIZE] < LEAF:
+            _append(table, root, reward, slot, stamp)
+            return tree
+        root = _new_root(table, root, np.int64(1))
+    elif f.inner_size[root, 0] == FAN:
+        root = _new_root(table, root, np.int64(f.inner_size[root, 1] + 1))
     path = f.counters[PATH:]
     node = root
     depth = 0
@@ -91,19 +117,10 @@ def tree_insert(table: Any, root: Whole, reward: Real, slot: Whole) -> Whole:
         if is_above_leaves:
             break
         node = child
-    if leaf_end(f, child) == LEAF:
-        move_to_front(table, child)
-    end = leaf_end(f, child)
-    f.leaf_reward[child, end] = reward
-    f.leaf_whole[child, end, SLOT] = slot
-    f.leaf_whole[child, end, STAMP] = stamp
-    f.leaf_span[child, SIZE] += 1
-    if f.leaf_span[child, SIZE] == 1:  # the first of a new tree: there is no summary to add to yet
-        summarise(table, node, c)
-        return root
+    _append(table, child, reward, slot, stamp)
     for d in range(depth):
         add_to_summary(f, path[2 * d], path[2 * d + 1], reward, stamp)
-    return root
+    return tree_of_node(root)
 
 
 @inlined
@@ -120,9 +137,16 @@ def _remove_from_leaf(f: Forest, leaf: Whole, stamp: Whole) -> None:
 
 
 @compiled
-def tree_remove(table: Any, root: Whole, reward: Real, stamp: Whole) -> Whole:
-    """Remove a reward that is there; returns the root, or -1 when the tree is empty and gone."""
+def tree_remove(table: Any, tree: Whole, reward: Real, stamp: Whole) -> Whole:
+    """Remove a reward that is there; returns the tree, or -1 when it is empty and gone."""
     f = forest_at(table)
+    root = root_of(tree)
+    if is_leaf(tree):
+        _remove_from_leaf(f, root, stamp)
+        if f.leaf_span[root, SIZE] > 0:
+            return tree
+        give_back_leaf(f, root)
+        return np.int64(-1)
     path = f.counters[PATH:]
     node = root
     depth = 0
@@ -150,11 +174,11 @@ def tree_remove(table: Any, root: Whole, reward: Real, stamp: Whole) -> Whole:
         else:
             give_back_inner(f, np.int64(f.inner_child[node, c]))
         close_child_place(table, node, c)
-    while f.inner_size[root, 1] > 1 and f.inner_size[root, 0] == 1:
-        child = np.int64(f.inner_child[root, 0])
+    # A root with one child gives way to it; it had two at the least.
+    while f.inner_size[root, 0] == 1:
+        child, level = np.int64(f.inner_child[root, 0]), f.inner_size[root, 1]
         give_back_inner(f, root)
+        if level == 1:
+            return tree_of_leaf(child)
         root = child
-    if f.inner_size[root, 0] == 0:
-        give_back_inner(f, root)
-        return np.int64(-1)
-    return root
+    return tree_of_node(root)

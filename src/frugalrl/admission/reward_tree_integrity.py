@@ -26,6 +26,8 @@ from frugalrl.admission.forest import (
     START,
     Forest,
     forest_at,
+    is_leaf,
+    root_of,
 )
 from frugalrl.admission.reward_tree_nodes import comes_before
 
@@ -45,8 +47,15 @@ def trees_are_sound(table: Any, is_free_cell: Any, is_taken_node: Any, is_taken_
     floor_stamp = np.empty(len(is_taken_node), dtype=np.int64)
     found = 0
     for cell in range(len(is_free_cell)):
-        root, count = -1 - np.int64(phi.cells[cell, HEAD]), phi.cells[cell, density.COUNT]
-        if is_free_cell[cell] or root < 0:
+        tree, count = -1 - np.int64(phi.cells[cell, HEAD]), phi.cells[cell, density.COUNT]
+        if is_free_cell[cell] or tree < 0:
+            continue
+        root = root_of(tree)
+        if is_leaf(tree):
+            if not _take(root, is_taken_leaf) or f.leaf_span[root, SIZE] != count:
+                return False
+            if not _members_fit(table, root, np.int64(cell)):
+                return False
             continue
         if not _take(root, is_taken_node) or not _root_fits(f, root, count):
             return False
@@ -142,16 +151,17 @@ def _node_fits(table: Any, node: Whole, c: Whole) -> bool:
 def _leaf_fits(
     table: Any, node: Whole, c: Whole, cell: Whole, floor_reward: Real, floor_stamp: Whole
 ) -> bool:
-    """Whether a child that is a leaf is what its summary says, and its members are in order of age.
+    """Whether a child that is a leaf is what its summary says.
 
-    They come after the floor, the upper bound of what lies before the leaf, so that a search for
-    each ends here. No slot is there twice: both would have the same reward and the same stamp.
+    Its members come after the floor, the upper bound of what lies before the leaf, so that a search
+    for each ends here.
     """
-    phi = phi_at(table)
-    f = phi.forest
+    f = forest_at(table)
     leaf = np.int64(f.inner_child[node, c])
+    if not _members_fit(table, leaf, cell):
+        return False
     start, size = np.int64(f.leaf_span[leaf, START]), np.int64(f.leaf_span[leaf, SIZE])
-    if start < 0 or size < 1 or start + size > LEAF or f.inner_whole[node, c, COUNT] != size:
+    if f.inner_whole[node, c, COUNT] != size:
         return False
     if f.inner_oldest[node, c] != f.leaf_whole[leaf, start, STAMP]:
         return False
@@ -159,14 +169,30 @@ def _leaf_fits(
         return False
     low, high = f.inner_real[node, c, LO], f.inner_high[node, c]
     high_stamp = f.inner_whole[node, c, HI_STAMP]
+    for i in range(start, start + size):
+        reward, stamp = f.leaf_reward[leaf, i], np.int64(f.leaf_whole[leaf, i, STAMP])
+        if not low <= reward <= high or comes_before(high, high_stamp, reward, stamp):
+            return False
+        if not comes_before(floor_reward, floor_stamp, reward, stamp):
+            return False
+    return bool(_bounds_fit(f, node, c))
+
+
+@compiled
+def _members_fit(table: Any, leaf: Whole, cell: Whole) -> bool:
+    """Whether a leaf's members are in order of age, and are what their slots say.
+
+    No slot is there twice: both would have the same reward and the same stamp.
+    """
+    phi = phi_at(table)
+    f = phi.forest
+    start, size = np.int64(f.leaf_span[leaf, START]), np.int64(f.leaf_span[leaf, SIZE])
+    if start < 0 or size < 1 or start + size > LEAF:
+        return False
     stamp_before = np.int64(-1)
     for i in range(start, start + size):
         reward, stamp = f.leaf_reward[leaf, i], np.int64(f.leaf_whole[leaf, i, STAMP])
-        if not (stamp_before < stamp < f.counters[CLOCK] and low <= reward <= high):
-            return False
-        if comes_before(high, high_stamp, reward, stamp):
-            return False
-        if not comes_before(floor_reward, floor_stamp, reward, stamp):
+        if not (stamp_before < stamp < f.counters[CLOCK] and abs(reward) <= FURTHEST):
             return False
         slot = np.int64(f.leaf_whole[leaf, i, SLOT])
         if not 0 <= slot < len(phi.rewards) or phi.links[slot, CELL] != cell:
@@ -174,4 +200,4 @@ def _leaf_fits(
         if phi.links[slot, STAMP_IN_TREE] != stamp or phi.rewards[slot] != reward:
             return False
         stamp_before = stamp
-    return bool(_bounds_fit(f, node, c))
+    return True
