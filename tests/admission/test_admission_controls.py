@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,26 @@ def test_random_admit_keeps_its_rate_and_its_seed() -> None:
 def test_random_admit_refuses_no_probability(rate: float) -> None:
     with pytest.raises(ValueError, match="rate="):
         frugalrl.RandomAdmit(rate=rate)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"rate": "x"}, "rate='x' is no number; use 0 < rate <= 1"),
+        ({"rate": True}, "rate=True is no number; use 0 < rate <= 1"),
+        ({"seed": 1.5}, "seed=1.5 is out of range; use a whole number from 0"),
+        ({"seed": -1}, "seed=-1 is out of range; use a whole number from 0"),
+    ],
+)
+def test_random_admit_names_bad_arguments(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        frugalrl.RandomAdmit(**arguments)
+
+
+def test_random_admit_takes_numpy_numbers() -> None:
+    f = frugalrl.RandomAdmit(rate=np.float32(0.5), seed=np.int64(3))
+    assert json.dumps(f.state_dict())
+    assert repr(f) == "RandomAdmit(rate=0.5, seed=3)"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +120,23 @@ class _DependsOnBatches(frugalrl.RandomAdmit):
         return self._take_slots(np.full(len(rewards), wanted), free)
 
 
+class _WritesObservations(_Broken):
+    def offer(self, observations: Any, rewards: Any, free: Any) -> Decisions:
+        observations[...] = 0.0
+        return super().offer(observations, rewards, free)
+
+
+class _WritesRewards(_Broken):
+    def offer(self, observations: Any, rewards: Any, free: Any) -> Decisions:
+        rewards *= 0.1
+        return super().offer(observations, rewards, free)
+
+
+class _WritesWhenPlaced(_Broken):
+    def place(self, observation: Any, reward: float, slot: int) -> None:
+        observation.sort()
+
+
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
@@ -109,9 +147,22 @@ class _DependsOnBatches(frugalrl.RandomAdmit):
         (_Forgetful, "a copy made by state_dict"),
         (_UnsaveableState, "is a object"),
         (_DependsOnBatches, "decided otherwise"),
+        (_WritesObservations, "offer writes into the arrays it is given"),
+        (_WritesRewards, "offer writes into the arrays it is given"),
+        (_WritesWhenPlaced, "place writes into the arrays it is given"),
         (dict, "lacks a part of the protocol"),
     ],
 )
 def test_broken_filters_are_found_out(broken: Any, complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         frugalrl.check_filter(broken)
+
+
+class _Fails(_Broken):
+    def offer(self, observations: Any, rewards: Any, free: Any) -> Decisions:
+        raise ValueError("a mistake of its own")
+
+
+def test_a_filters_own_errors_are_shown_as_they_are() -> None:
+    with pytest.raises(ValueError, match="a mistake of its own"):
+        frugalrl.check_filter(_Fails)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ class _Stream:
         generator = np.random.Generator(np.random.PCG64(seed))
         self.observations = generator.normal(size=(_STEPS, _DIMENSIONS)).round(1)
         self.rewards = generator.normal(size=_STEPS).round(1)
+        # A buffer offers the very rows that it stores next: a filter must not write into them.
+        self.observations.flags.writeable = False
+        self.rewards.flags.writeable = False
 
 
 class _Owner:
@@ -38,9 +42,10 @@ class _Owner:
         end = row + rows
         while row < end:
             free = self._free(end - row)
-            decisions = self.admission.offer(
-                self.stream.observations[row:end], self.stream.rewards[row:end], free
-            )
+            with _no_writing("offer"):
+                decisions = self.admission.offer(
+                    self.stream.observations[row:end], self.stream.rewards[row:end], free
+                )
             decided = self._check(decisions, end - row, free)
             for i in range(decided):
                 self._carry_out(row + i, int(decisions.codes[i]), int(decisions.slots[i]))
@@ -91,7 +96,8 @@ class _Owner:
             del self.row_in_slot[slot]
             self.admission.forget(slot)
             reward = float(self.stream.rewards[row])
-            self.admission.place(self.stream.observations[row], reward, slot)
+            with _no_writing("place"):
+                self.admission.place(self.stream.observations[row], reward, slot)
         if code != DROP:
             self.row_in_slot[slot] = row
         self.log.append((code, slot))
@@ -170,6 +176,17 @@ def _check_state(value: Any, where: str) -> None:
             value is None or isinstance(value, str | int | float),
             f"{where} is a {type(value).__name__}; arrays and JSON values are allowed",
         )
+
+
+@contextmanager
+def _no_writing(method: str) -> Iterator[None]:
+    """Report a write into the read-only arrays that a method was given."""
+    try:
+        yield
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise AssertionError(f"{method} writes into the arrays it is given ({error})") from error
 
 
 def _require(holds: bool, complaint: str) -> None:

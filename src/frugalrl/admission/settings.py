@@ -13,6 +13,35 @@ from frugalrl.admission.kernels import KERNELS, check_choice, check_kernel_setti
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+_REAL_NUMBERS = {
+    "dimension_threshold": "0 < dimension_threshold <= 1",
+    "min_dimension_fraction": "0 to 1",
+    "bandwidth": "a number above 0",
+    "half_width": "a number above 0",
+    "density_threshold": "0 (only empty cells admit) or more",
+    "decay": "a number above 0 (infinity: no decay)",
+}
+"""The settings that are real numbers, and what would work."""
+
+
+def whole_number(argument: str, value: object, least: int) -> int:
+    """Give a Python or NumPy integer as an int, refusing all else and what is too small."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or cast("int", value) < least:
+        raise ValueError(f"{argument}={value!r} is out of range; use a whole number from {least}")
+    return int(cast("int", value))
+
+
+def real_number(argument: str, value: object, use: str) -> float:
+    """Give a Python or NumPy number as a float, refusing all else."""
+    is_real = isinstance(value, int | float | np.integer | np.floating)
+    if not is_real or isinstance(value, bool):
+        raise ValueError(f"{argument}={value!r} is no number; use {use}")
+    try:
+        return float(cast("float", value))
+    except OverflowError:
+        raise ValueError(f"{argument}={value!r} is out of range; use {use}") from None
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrugalSettings:
@@ -34,11 +63,11 @@ class FrugalSettings:
     reward_scale: float | Literal["auto"]
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Refuse what cannot work, by name; numbers become plain ones, which JSON can hold."""
         for name in ("warmup_steps", "bins"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value!r} is out of range; use a whole number above 0")
+            self._set(name, whole_number(name, getattr(self, name), 1))
+        for name, use in _REAL_NUMBERS.items():
+            self._set(name, real_number(name, getattr(self, name), use))
         if not 0.0 < self.dimension_threshold <= 1.0:
             raise ValueError(
                 f"dimension_threshold={self.dimension_threshold!r} is out of range; "
@@ -62,10 +91,16 @@ class FrugalSettings:
         check_choice("outside", self.outside, ("clip", "extend"))
         check_choice("on_equivalent", self.on_equivalent, ("replace", "discard"))
         check_choice("warmup", self.warmup, ("keep", "filter"))
-        if self.reward_scale != "auto":
-            if isinstance(self.reward_scale, str):
-                check_choice("reward_scale", self.reward_scale, ("auto",))
-            check_positive("reward_scale", self.reward_scale)
+        if isinstance(self.reward_scale, str):
+            check_choice("reward_scale", self.reward_scale, ("auto",))
+        else:
+            scale = real_number("reward_scale", self.reward_scale, 'a number above 0 or "auto"')
+            check_positive("reward_scale", scale)
+            self._set("reward_scale", scale)
+
+    def _set(self, name: str, value: float) -> None:
+        """Replace a setting while it is checked; afterwards all stay as they are."""
+        object.__setattr__(self, name, value)
 
     @property
     def kernel_code(self) -> int:
