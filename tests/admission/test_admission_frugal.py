@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from frugalrl import FrugalFilter
+from frugalrl import FrugalFilter, ReplayBuffer
 from frugalrl.admission.protocol import REPLACE, STORE
 
 
 def stream(n: int, seed: int = 0, dimensions: int = 3) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.Generator(np.random.PCG64(seed))
     return generator.normal(size=(n, dimensions)).round(1), generator.normal(size=n).round(1)
+
+
+def buffer_of(f: FrugalFilter, capacity: int = 100, **arguments: Any) -> ReplayBuffer:
+    space = spaces.Box(-10, 10, (3,))
+    return ReplayBuffer(
+        capacity, observation_space=space, action_space=space, admission=f, **arguments
+    )
+
+
+def add(buffer: ReplayBuffer, observation: np.ndarray, reward: float) -> tuple[int, int]:
+    outcome = buffer.add(observation, np.zeros(3), reward, observation, False, False)
+    return int(outcome.codes[0]), int(outcome.slots[0])
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -188,6 +202,44 @@ def test_one_filter_serves_one_owner() -> None:
         f.forget(7)
 
 
+@pytest.mark.parametrize("rows", [3, 12])
+def test_a_filter_in_two_buffers_is_refused(rows: int) -> None:
+    f = FrugalFilter(warmup_steps=10, bins=2)
+    first, second = buffer_of(f), buffer_of(f)
+    observations, rewards = stream(rows)
+    for row in range(rows):
+        add(first, observations[row], rewards[row])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="already decides for a buffer"):
+            add(second, observations[0], rewards[0])
+    assert (len(first), len(second)) == (f.stored, 0)
+    add(first, np.full(3, 9.0), 99.0)
+    assert len(first) == f.stored
+    with pytest.raises(ValueError, match="already decides for a buffer"):
+        buffer_of(f)
+
+
+@pytest.mark.parametrize("warmup", ["keep", "filter"])
+def test_a_buffer_that_was_refused_can_be_made_again_with_the_same_filter(warmup: str) -> None:
+    f = FrugalFilter(warmup_steps=10, bins=2, warmup=warmup)
+    with pytest.raises(ValueError, match="capacity_bytes"):
+        buffer_of(f, capacity_bytes=100)
+    retried = buffer_of(f, capacity=15)
+    plain = buffer_of(FrugalFilter(warmup_steps=10, bins=2, warmup=warmup), capacity=15)
+    for observation, reward in zip(*stream(80), strict=True):
+        assert add(retried, observation, reward) == add(plain, observation, reward)
+
+
+def test_a_retried_buffer_smaller_than_the_warmup() -> None:
+    f = FrugalFilter(warmup_steps=10, bins=2, warmup="filter")
+    with pytest.raises(ValueError, match="capacity_bytes"):
+        buffer_of(f, capacity_bytes=100)
+    retried = buffer_of(f, capacity=6)
+    plain = buffer_of(FrugalFilter(warmup_steps=10, bins=2, warmup="filter"), capacity=6)
+    for observation, reward in zip(*stream(80), strict=True):
+        assert add(retried, observation, reward) == add(plain, observation, reward)
+
+
 def test_what_is_learnt_is_not_known_before_the_warmup_ends() -> None:
     f = FrugalFilter(warmup_steps=10)
     assert not hasattr(f, "important_dimensions_")
@@ -238,6 +290,17 @@ def test_a_buffer_smaller_than_the_warmup() -> None:
         ({"bounds": ([0.0], [1.0, 2.0])}, "must have one shape"),
         ({"bounds": ([2.0], [1.0])}, "must nowhere exceed"),
         ({"bounds": 3}, "neither"),
+        ({"warmup_steps": True}, "warmup_steps=True is out of range; use a whole number from 1"),
+        ({"bins": np.int64(0)}, "out of range; use a whole number from 1"),
+        ({"bins": "5"}, "bins='5'"),
+        ({"dimension_threshold": None}, "dimension_threshold=None is no number; use 0 <"),
+        ({"min_dimension_fraction": "x"}, "min_dimension_fraction='x' is no number; use 0 to 1"),
+        ({"bandwidth": "a"}, "bandwidth='a' is no number; use a number above 0"),
+        ({"half_width": True}, "half_width=True is no number; use a number above 0"),
+        ({"density_threshold": None}, "density_threshold=None is no number; use 0 (only"),
+        ({"decay": "x"}, "decay='x' is no number; use a number above 0 (infinity"),
+        ({"decay": 10**400}, "is out of range; use a number above 0 (infinity"),
+        ({"reward_scale": None}, "reward_scale=None is no number; use a number above 0 or"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], complaint: str) -> None:
@@ -251,7 +314,15 @@ def test_bad_settings_are_named(settings: dict[str, Any], complaint: str) -> Non
         (np.zeros(3), np.zeros(3), ValueError, "(n, dimensions)"),
         (np.zeros((3, 2)), np.zeros(2), ValueError, "(n,)"),
         (np.zeros((3, 5)), np.zeros(3), ValueError, "5 dimensions"),
-        ([["a", "b"]], [0.0], TypeError, "arrays of numbers"),
+        ([["a", "b"]], [0.0], TypeError, "arrays of numbers, but observations is of type <U1"),
+        ([["1", "2"]], [0.0], TypeError, "observations is of type <U1"),
+        (np.array([["1", 2]], dtype=object), [0.0], TypeError, "observations is of type object"),
+        ([[1.0, 2.0j]], [0.0], TypeError, "observations is of type complex128"),
+        ([[1.0, 2.0]], [1.0 + 0.0j], TypeError, "rewards is of type complex128"),
+        ([[1.0, 2.0]], ["3"], TypeError, "rewards is of type <U1"),
+        ([[1.0, 2.0]], [{}], TypeError, "rewards is something else"),
+        ([[1.0, 2.0], [3.0]], [0.0, 0.0], TypeError, "observations is something else"),
+        (np.zeros((1, 0)), [0.0], ValueError, "nothing to observe"),
     ],
 )
 def test_bad_rows_are_named_and_change_nothing(
@@ -271,3 +342,130 @@ def test_settings_that_do_not_fit_the_observation() -> None:
         FrugalFilter(warmup_steps=9, bounds=([0.0], [1.0])).admit(np.zeros((1, 5)), np.zeros(1))
     with pytest.raises(ValueError, match="must not offer rows with NaN"):
         FrugalFilter(warmup_steps=1).offer(np.full((1, 1), np.nan), np.zeros(1), np.arange(1))
+
+
+@pytest.mark.parametrize("use", ["admit", "begin", "offer"])
+def test_settings_that_do_not_fit_are_refused_every_time(use: str) -> None:
+    f = FrugalFilter(warmup_steps=3)
+    uses = {
+        "admit": lambda: f.admit(np.zeros((1, 8)), [0.0]),
+        "begin": lambda: f.begin(spaces.Box(-1, 1, (8,))),
+        "offer": lambda: f.offer(np.zeros((1, 8)), np.zeros(1), np.arange(1)),
+    }
+    before = repr(f.state_dict())
+    for _ in range(2):
+        with pytest.raises(ValueError, match="warmup_steps=3 is fewer than the observation's 8"):
+            uses[use]()
+        assert repr(f.state_dict()) == before
+    # Nothing was settled: neither the dimensions nor to whom the filter belongs.
+    f.admit(np.zeros((1, 2)), [0.0])
+
+
+def test_a_stream_refused_by_a_buffers_filter_leaves_its_bounds() -> None:
+    f = FrugalFilter(warmup_steps=5)
+    f.begin(spaces.Box(-1, 1, (2,)))
+    before = repr(f.state_dict())
+    with pytest.raises(ValueError, match="already decides for a buffer"):
+        f.admit(np.zeros((1, 2)), np.zeros(1))
+    assert repr(f.state_dict()) == before
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.1, -1e200, 5e-324])
+def test_equal_rewards_are_not_scaled(reward: float) -> None:
+    f = FrugalFilter(warmup_steps=1000, reward_scale="auto")
+    with pytest.warns(RuntimeWarning, match="all rewards of the warm-up are equal"):
+        f.admit(stream(1000)[0], np.full(1000, reward))
+    assert f.reward_scale_ == 1.0
+
+
+@pytest.mark.parametrize("largest", [1e200, 1.7e308, 1.0, 1e-200, 1e-300])
+def test_rewards_of_any_size_are_scaled(largest: float) -> None:
+    f = FrugalFilter(warmup_steps=100, reward_scale="auto")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f.admit(stream(100)[0], np.tile([largest, -largest], 50))
+    assert f.reward_scale_ == pytest.approx(largest)
+
+
+def test_the_scale_is_the_standard_deviation_to_the_last_bit() -> None:
+    observations, rewards = stream(100)
+    f = FrugalFilter(warmup_steps=100, reward_scale="auto")
+    f.admit(observations, rewards)
+    assert f.reward_scale_ == np.std(rewards)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_warning_made_an_error_leaves_a_stream_as_before(rows: int) -> None:
+    observations, rewards = stream(20)
+    rewards[:5] = 0.3
+    make = {"warmup_steps": 5, "reward_scale": "auto", "warmup": "filter"}
+    f, undisturbed = FrugalFilter(**make), FrugalFilter(**make)
+    f.admit(observations[:4], rewards[:4])
+    before = repr(f.state_dict())
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(RuntimeWarning, match="are equal"):
+                f.admit(observations[4 : 4 + rows], rewards[4 : 4 + rows])
+        assert repr(f.state_dict()) == before
+    with pytest.warns(RuntimeWarning, match="are equal"):
+        mask = f.admit(observations[4:], rewards[4:])
+    with pytest.warns(RuntimeWarning, match="are equal"):
+        expected = undisturbed.admit(observations, rewards)
+    assert mask.tolist() == expected[4:].tolist()
+    assert f.stored == undisturbed.stored
+
+
+@pytest.mark.parametrize("capacity", [100, 4])
+@pytest.mark.parametrize("warmup", ["keep", "filter"])
+def test_a_buffer_goes_on_after_a_warning_made_an_error(capacity: int, warmup: str) -> None:
+    observations, rewards = stream(60)
+    rewards[:8] = 0.1
+    make = {"warmup_steps": 8, "bins": 2, "reward_scale": "auto", "warmup": warmup}
+    disturbed = buffer_of(FrugalFilter(**make), capacity)
+    undisturbed = buffer_of(FrugalFilter(**make), capacity)
+    for row in range(7):
+        for buffer in (disturbed, undisturbed):
+            add(buffer, observations[row], rewards[row])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            with pytest.raises(RuntimeWarning, match="are equal"):
+                add(disturbed, observations[7], rewards[7])
+            assert disturbed.admission.stored == len(disturbed)
+        warnings.simplefilter("ignore")
+        for row in range(7, 60):
+            made = add(disturbed, observations[row], rewards[row])
+            expected = add(undisturbed, observations[row], rewards[row])
+            # With the slot already free, the outcome of the warm-up is told one row earlier.
+            assert made == expected or row == 7
+    assert disturbed.admission.stored == len(disturbed) == len(undisturbed)
+
+
+def test_refused_rows_are_counted_where_warnings_are_errors() -> None:
+    observations, rewards = stream(20)
+    rewards[[2, 12]] = np.nan
+    f, undisturbed = FrugalFilter(warmup_steps=5), FrugalFilter(warmup_steps=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="NaN or infinity"):
+            f.admit(observations, rewards)
+    with pytest.warns(RuntimeWarning, match="NaN or infinity"):
+        undisturbed.admit(observations, rewards)
+    assert f.rejected_nonfinite == undisturbed.rejected_nonfinite == 2
+    assert f.stored == undisturbed.stored
+
+
+def test_numpy_numbers_are_settings_and_become_plain_ones() -> None:
+    f = FrugalFilter(
+        warmup_steps=np.int64(100),
+        bins=np.int32(50),
+        bandwidth=np.float64(0.5),
+        half_width=1,
+        decay=np.inf,
+        reward_scale=np.float32(2.0),
+    )
+    values = f.settings.to_json()
+    json.dumps(values)
+    assert {type(value) for value in values.values()} == {int, float, str}
+    assert (values["warmup_steps"], values["half_width"], values["reward_scale"]) == (100, 1.0, 2.0)

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from frugalrl.admission.decision import Rule
-from frugalrl.admission.density import remove
-from frugalrl.admission.fitting import (
-    bounds_before_warmup,
-    fit_partition,
-    fit_reward_scale,
-    rows_left,
-)
+from frugalrl.admission.density import CELL, remove
+from frugalrl.admission.fitting import NO_BOUNDS, bounds_before_warmup, fit
 from frugalrl.admission.inspection import Inspection
-from frugalrl.admission.partition import Partition, known_bounds
+from frugalrl.admission.partition import Partition
 from frugalrl.admission.phi_memory import PhiMemory
 from frugalrl.admission.protocol import STORE, Decisions
+from frugalrl.admission.rows import NOT_FINITE
 from frugalrl.admission.settings import FrugalSettings, checked_bounds
 from frugalrl.admission.warmup import WarmUp
 
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _NO_SLOTS = np.empty(0, dtype=np.int64)
-_NO_BOUNDS = (np.empty(0), np.empty(0))
 
 
 class FrugalFilter(Inspection):
@@ -100,12 +95,13 @@ class FrugalFilter(Inspection):
         )
         self.rejected_nonfinite = 0
         self._memory = PhiMemory(self.settings.kernel_code)
-        self._known_bounds: tuple[NDArray[np.float64], NDArray[np.float64]] = _NO_BOUNDS
+        self._known_bounds: tuple[NDArray[np.float64], NDArray[np.float64]] = NO_BOUNDS
         self._warmup: WarmUp | None = None
         self._partition: Partition | None = None
         self._rule = Rule.of(self.settings, 1.0)
         self._keep: NDArray[np.int64] | None = None
         self._owner: Literal["nobody", "buffer", "stream"] = "nobody"
+        self._may_have_two_owners = False
 
     @classmethod
     def paper(cls, **changes: Any) -> FrugalFilter:
@@ -133,14 +129,20 @@ class FrugalFilter(Inspection):
         """
         states, values = self._as_rows(observations, rewards)
         if self._owner != "stream":
-            self._belong_to("stream")
-            self._prepare(states.shape[1])
+            self._belong_to("stream", states.shape[1])
+        refused_before = self.rejected_nonfinite
+        is_stored = self._admit(states, values)
+        # Last of all: where warnings are errors, the rows are dealt with all the same.
+        if self.rejected_nonfinite and not refused_before:
+            warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
+        return is_stored
+
+    def _admit(self, states: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Decide about rows of a stream."""
         if self._partition is not None:
             return self._admit_fitted(states, values)
         is_stored = np.zeros(len(values), dtype=np.bool_)
-        row = 0
-        while self._partition is None and row < len(values):
-            row += self._admit_warmup(states[row:], values[row:], is_stored[row:])
+        row = self._admit_warmup(states, values, is_stored)
         if row < len(values):
             is_stored[row:] = self._admit_fitted(states[row:], values[row:])
         return is_stored
@@ -150,8 +152,7 @@ class FrugalFilter(Inspection):
     ) -> NDArray[np.bool_]:
         """Decide about rows of a stream after the warm-up."""
         decisions, refused = self._decide(states, values, self._next_slots(len(values)))
-        if refused:
-            self._count_refused(refused)
+        self.rejected_nonfinite += refused
         return np.equal(decisions.codes, STORE)
 
     def _next_slots(self, count: int) -> NDArray[np.int64]:
@@ -170,24 +171,22 @@ class FrugalFilter(Inspection):
         seen = self._warmup.filled if self._warmup is not None else 0
         rows = np.flatnonzero(is_finite)[: self.settings.warmup_steps - seen]
         dealt_with = len(values) if seen + len(rows) < self.settings.warmup_steps else rows[-1] + 1
-        refused = int(np.count_nonzero(~is_finite[:dealt_with]))
-        if refused:
-            self._count_refused(refused)
         if len(rows):
             self._offer_warmup(states[rows], values[rows], self._next_slots(len(rows)))
             is_stored[rows] = True
+        self.rejected_nonfinite += int(np.count_nonzero(~is_finite[:dealt_with]))
         return int(dealt_with)
 
     # --- the protocol of a buffer --------------------------------------------------------------
 
     def begin(self, observation_space: Box | None) -> None:
         """Learn the observation space, whose finite bounds give the range of its dimensions."""
-        self._belong_to("buffer")
-        if observation_space is not None:
-            dimensions = int(np.prod(observation_space.shape))
-            self._prepare(dimensions)
-            if self.settings.bounds == "auto":
-                self._known_bounds = known_bounds(observation_space, dimensions)
+        dimensions = 0 if observation_space is None else int(np.prod(observation_space.shape))
+        has_begun = self._owner == "buffer"
+        self._belong_to("buffer", dimensions, observation_space)
+        # A buffer that was refused half made may be made again with the same filter. Whether the
+        # first is indeed gone cannot be seen from here, but from the slots that are offered.
+        self._may_have_two_owners = has_begun
 
     def offer(
         self,
@@ -196,11 +195,11 @@ class FrugalFilter(Inspection):
         free: NDArray[np.int64],
     ) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        if self._owner != "buffer":
-            self._belong_to("buffer")
         states, values = self._as_rows(observations, rewards)
-        if len(self._known_bounds[0]) == 0:
-            self._prepare(states.shape[1])
+        if self._owner != "buffer" or len(self._known_bounds[0]) == 0:
+            self._belong_to("buffer", states.shape[1])
+        if self._may_have_two_owners and self._keep is None and len(free):
+            self._refuse_second_owner(int(free[0]))
         return self._offer(states, values, free)
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
@@ -208,7 +207,7 @@ class FrugalFilter(Inspection):
         if self._warmup is not None:
             self._warmup.place(slot)
             if self._warmup.is_complete:
-                self._keep = self._fit(self._warmup)
+                self._keep = self._fit(self._warmup, self._warmup.filled - 1)
             return
         states, values = self._as_rows(np.asarray(observation)[None], [reward])
         place = np.array([slot], dtype=np.int64)
@@ -302,28 +301,33 @@ class FrugalFilter(Inspection):
     def _last_bin(self) -> float:
         return float(self.settings.bins - 1) if self.settings.outside == "clip" else np.inf
 
-    def _belong_to(self, owner: Literal["buffer", "stream"]) -> None:
-        """Serve one owner only: two would mix up their slots."""
-        if self._owner == "nobody":
-            self._owner = owner
-        elif self._owner != owner or self._warmup is not None or self.is_fitted:
-            raise ValueError(
-                f"this filter already decides for a {self._owner}; make a new FrugalFilter"
-            )
+    def _belong_to(
+        self, owner: Literal["buffer", "stream"], dimensions: int, space: Box | None = None
+    ) -> None:
+        """Serve this owner and so many dimensions (0: not known yet), or refuse and stay as it was.
 
-    def _prepare(self, dimensions: int) -> None:
-        """Fix the number of dimensions, before anything is taken in."""
-        self._known_bounds = bounds_before_warmup(self.settings, dimensions)
+        One owner only: two would mix up their slots.
+        """
+        is_taken = self._owner not in ("nobody", owner)
+        if is_taken or self._warmup is not None or self.is_fitted:
+            raise self._taken()
+        self._known_bounds = bounds_before_warmup(self.settings, dimensions, space)
+        self._owner = owner
 
-    def _count_refused(self, rows: int) -> None:
-        if self.rejected_nonfinite == 0:
-            warnings.warn(
-                "transitions with NaN or infinity are refused; "
-                "rejected_nonfinite counts them, this warning comes once",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        self.rejected_nonfinite += rows
+    def _refuse_second_owner(self, free_slot: int) -> None:
+        """Refuse a buffer whose first free slot is in use: another buffer has filled it."""
+        if self._warmup is not None:
+            is_used = bool((self._warmup.slots == free_slot).any())
+        else:
+            links = self._memory.phi.links
+            is_used = free_slot < len(links) and bool(links[free_slot, CELL] >= 0)
+        if is_used:
+            raise self._taken()
+
+    def _taken(self) -> ValueError:
+        return ValueError(
+            f"this filter already decides for a {self._owner}; make a new FrugalFilter"
+        )
 
     def _offer(
         self,
@@ -362,35 +366,33 @@ class FrugalFilter(Inspection):
     ) -> Decisions:
         if not (np.isfinite(states).all() and np.isfinite(values).all()):
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        warmup = self._warmup
-        if warmup is None:
-            self._warmup = warmup = WarmUp(self.settings.warmup_steps, states.shape[1])
+        warmup = self._warmup or WarmUp(self.settings.warmup_steps, states.shape[1])
         rows = min(len(values), self.settings.warmup_steps - warmup.filled)
         if len(free) < rows:
             rows = len(free) + 1
             slots = np.append(free, -1)
         else:
             slots = free[:rows].copy()
+        seen = warmup.filled
         warmup.record(states[:rows], values[:rows], slots)
-        keep = self._fit(warmup) if warmup.is_complete else None
+        if not warmup.is_complete:
+            self._warmup = warmup
+            return Decisions(np.full(rows, STORE, dtype=np.int8), slots)
+        keep = self._fit(warmup, seen)
         return Decisions(np.full(rows, STORE, dtype=np.int8), slots, keep)
 
-    def _fit(self, warmup: WarmUp) -> NDArray[np.int64] | None:
-        """End the warm-up: find kappa and alpha, fill phi; returns the slots to keep, or None."""
-        low, high = self._known_bounds
-        self._partition = partition = fit_partition(warmup, self.settings, low, high)
-        self._rule = Rule.of(self.settings, fit_reward_scale(warmup, self.settings))
+    def _fit(self, warmup: WarmUp, seen: int) -> NDArray[np.int64] | None:
+        """End the warm-up; returns the slots to keep, or None for all.
+
+        Should that fail, a warning made an error being enough, all is as it was after `seen` rows:
+        the owner gets no answer and does not store the others.
+        """
+        try:
+            fitted = fit(warmup, self.settings, *self._known_bounds)
+        except BaseException:
+            warmup.filled = seen
+            warmup.slots[seen:] = -1
+            raise
+        self._partition, self._rule, self._memory, keep = fitted
         self._warmup = None
-        rows = warmup.rows_held()
-        states, values = warmup.observations[rows], warmup.rewards[rows]
-        if self.settings.warmup == "keep":
-            self._memory.insert(partition, self._rule, states, values, warmup.slots[rows])
-            return None
-        codes, slots = np.empty(len(rows), dtype=np.int8), np.empty(len(rows), dtype=np.int64)
-        trial = PhiMemory(self.settings.kernel_code)
-        places = np.arange(len(rows), dtype=np.int64)
-        trial.decide(partition, self._rule, states, values, places, codes, slots)
-        rows = rows_left(rows, slots)
-        states, values = warmup.observations[rows], warmup.rewards[rows]
-        self._memory.insert(partition, self._rule, states, values, places[: len(rows)])
-        return warmup.slots[rows]
+        return keep
