@@ -264,11 +264,7 @@ class FrugalFilter(Inspection):
         if self._keep is not None:
             state["keep"] = self._keep
         if self._partition is not None:
-            state["partition"] = {
-                "dimensions": self._partition.dimensions,
-                "low": self._partition.low,
-                "width": self._partition.width,
-            }
+            state["partition"] = self._partition.state_dict()
             state["phi"] = self._memory.state_dict()
         return state
 
@@ -286,11 +282,9 @@ class FrugalFilter(Inspection):
         if "warmup" in state:
             made._warmup = WarmUp.from_state_dict(state["warmup"], settings.warmup_steps)
         if "partition" in state:
-            made._partition = Partition(
-                dimensions=np.array(state["partition"]["dimensions"]),
-                low=np.array(state["partition"]["low"]),
-                width=np.array(state["partition"]["width"]),
-                last_bin=made._last_bin,
+            dimensions = len(made._known_bounds[0])
+            made._partition = Partition.from_state_dict(
+                state["partition"], dimensions, made._last_bin
             )
             made._memory.load_state_dict(state["phi"])
         return made

@@ -28,6 +28,7 @@ class Inspection:
     _partition: Partition | None
     _rule: Rule
     _warmup: WarmUp | None
+    _keep: NDArray[np.int64] | None
 
     @property
     def is_fitted(self) -> bool:
@@ -68,6 +69,19 @@ class Inspection:
         if self.is_fitted or not dimensions:
             return self._memory.nbytes
         return self._memory.nbytes + warmup_bytes(self.settings.warmup_steps, dimensions)
+
+    def slots_held(self) -> NDArray[np.int64]:
+        """Give the slots whose rewards are held, in ascending order."""
+        if self._warmup is not None:
+            return np.sort(self._warmup.slots[self._warmup.rows_held()])
+        return self._memory.slots_held()
+
+    def fits(self, held: NDArray[np.int64], dimensions: int) -> bool:
+        """Tell whether the state, loaded from somewhere, is one about these slots and dimensions."""
+        if len(self._known_bounds[0]) not in (0, dimensions):
+            return False
+        # What the end of the warm-up has left is renumbered here before the owner hears of it.
+        return self._keep is not None or np.array_equal(self.slots_held(), np.sort(held))
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell seen."""

@@ -113,6 +113,10 @@ class PhiMemory:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in (*self.phi[:-1], *self.phi.forest))
 
+    def slots_held(self) -> NDArray[np.int64]:
+        """Slots that hold a reward, in ascending order."""
+        return np.flatnonzero(self.phi.links[:, density.CELL] >= 0)
+
     def cell_counts(self) -> NDArray[np.int64]:
         """Rewards in each cell that holds any."""
         held = self.phi.links[:, density.CELL]
@@ -227,7 +231,7 @@ class PhiMemory:
     def _renumber_stamps(self) -> None:
         """Give the members of trees the stamps 1, 2, ... in the order of those they have."""
         phi, forest = self.phi, self.phi.forest
-        occupied = np.flatnonzero(phi.links[:, density.CELL] >= 0)
+        occupied = self.slots_held()
         heads = phi.cells[phi.links[occupied, density.CELL], density.HEAD]
         members = occupied[heads < 0]
         stamps = np.sort(phi.links[members, density.STAMP_IN_TREE])
@@ -262,7 +266,7 @@ class PhiMemory:
         """Copies of the arrays, without idle room."""
         arrays = self._arrays()
         counters = arrays["counters"]
-        occupied = np.flatnonzero(arrays["links"][:, density.CELL] >= 0)
+        occupied = self.slots_held()
         used = {
             "slots": int(occupied[-1]) + 1 if len(occupied) else 0,
             "cells": int(counters[CELLS_USED]),

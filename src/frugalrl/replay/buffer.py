@@ -286,7 +286,7 @@ class ReplayBuffer:
             intake = Intake(
                 Stage(layout, 1),
                 storage,
-                restore_filter(state["admission"], admission),
+                restore_filter(state["admission"], admission, storage),
                 restore_sampler(state["sampler"], sampler, storage),
                 most_bytes,
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.replay.integrity import structure_is_sound
 from frugalrl.replay.kernels import ACTION, CONTROL_SIZE, SLOTS_USED, STATES_USED
@@ -89,12 +90,13 @@ def filter_state(admission: AdmissionFilter) -> dict[str, Any]:
     return {"name": admission.name, "state": admission.state_dict()}
 
 
-def restore_filter(saved: dict[str, Any], made_by: Any) -> AdmissionFilter:
-    """Make a filter from its name and state.
+def restore_filter(saved: dict[str, Any], made_by: Any, storage: Storage) -> AdmissionFilter:
+    """Make a filter from its name and state, for what is stored.
 
     Args:
         saved: as `filter_state` gave it.
         made_by: the filter's class, or a function of its state; None for this library's filters.
+        storage: holds what the filter decided about.
     """
     name = saved["name"]
     if made_by is None:
@@ -111,6 +113,10 @@ def restore_filter(saved: dict[str, Any], made_by: Any) -> AdmissionFilter:
     admission = make(saved["state"])
     if not isinstance(admission, AdmissionFilter):
         raise TypeError(f"admission={made_by!r} made {admission!r}, which is no filter")
+    if isinstance(admission, FrugalFilter) and not admission.fits(
+        storage.oldest_first(), storage.layout.width
+    ):
+        raise ValueError("the filter's state does not fit what is stored")
     return admission
 
 
