@@ -196,8 +196,31 @@ def test_feedback_is_checked() -> None:
         buffer.feedback([0, 2], [1.0, 1.0])
     with pytest.raises(ValueError, match="NaN or infinity"):
         buffer.feedback([0, 1], [1.0, np.nan])
+    for slots in ([0.5, 1.0], [True, False], ["0", "1"]):
+        with pytest.raises(TypeError, match="slots has dtype .*; expected integers"):
+            buffer.feedback(slots, [1.0, 1.0])
     buffer.feedback([], [])
     assert buffer.sample(3).weights.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("slot", [-1, 2, 7, 49, 50, 10**9])
+def test_slots_that_were_never_used_hold_nothing(slot: int) -> None:
+    buffer = make()
+    buffer.add(**rows())
+    assert buffer.gather([1, 0]).rewards.tolist() == [1.0, 0.0]
+    with pytest.raises(ValueError, match=f"slot {slot} holds no transition"):
+        buffer.gather([0, slot])
+
+
+def test_slots_to_gather_are_checked() -> None:
+    buffer = make()
+    assert len(buffer.gather([]).rewards) == 0
+    buffer.add(**rows())
+    with pytest.raises(ValueError, match=r"slots has shape \(1, 2\); expected \(n,\)"):
+        buffer.gather([[0, 1]])
+    with pytest.raises(TypeError, match="slots has dtype float64; expected integers"):
+        buffer.gather([0.9])
+    assert buffer.gather(np.array([1], np.uint8)).slots.tolist() == [1]
 
 
 @pytest.mark.parametrize(

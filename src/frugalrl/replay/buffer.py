@@ -28,7 +28,7 @@ from frugalrl.replay.samplers import Sampler, make_sampler
 from frugalrl.replay.spaces import describe_space, flat_space, make_layout, restore_space
 from frugalrl.replay.staging import Stage
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
-from frugalrl.replay.validation import capacity_from, check_dtype, integer_from
+from frugalrl.replay.validation import capacity_from, check_dtype, integer_from, slots_from
 from frugalrl.state_io import StateFileError, load_state, save_state
 
 __all__ = ["DROP", "REFUSED", "REPLACE", "STORE", "Batch", "BufferStats", "Outcome", "ReplayBuffer"]
@@ -184,6 +184,8 @@ class ReplayBuffer:
         slots, weights = self._sampler.draw(
             self._storage, self._generator, count, size, self._intake.offered
         )
+        if self._sampler.follows:
+            self._intake.renumbering.give_out()
         return self._batch(slots, weights, (size,) if batches is None else (count, size))
 
     def transitions(self) -> Batch:
@@ -197,9 +199,12 @@ class ReplayBuffer:
         Without a byte limit the slots in use are 0 to `len(buffer) - 1`.
 
         Raises:
-            ValueError: a slot holds nothing.
+            TypeError: slots are no integers.
+            ValueError: a slot holds nothing, or slots have more than one axis.
         """
-        where = np.ascontiguousarray(slots, dtype=np.int64)
+        where = slots_from(slots)
+        if where.ndim != 1:
+            raise ValueError(f"slots has shape {where.shape}; expected (n,)")
         return self._batch(where, None, where.shape)
 
     def _batch(
@@ -228,24 +233,32 @@ class ReplayBuffer:
     def feedback(self, slots: Any, td_errors: Any) -> None:
         """Tell the sampler the temporal-difference errors of drawn transitions.
 
+        Transitions may be added between the draw and this call, also where that numbers all slots
+        anew (at the end of a filtered warm-up, or under a byte limit): slots are understood as this
+        buffer's last `sample` meant them, and those that are gone are passed over. With several
+        draws before this call, slots of the earlier ones are right as long as nothing was
+        renumbered between the draws. A loaded buffer knows nothing of draws before it was saved.
+
         Args:
             slots: as `Batch.slots` gave them, of any shape.
             td_errors: as many errors, finite. Their sign does not matter.
 
         Raises:
+            TypeError: slots are no integers.
             ValueError: shapes differ, a slot is out of range or an error is not finite.
         """
         if not self._sampler.follows:
             return
-        where = np.ascontiguousarray(slots, dtype=np.int64).reshape(-1)
+        where = slots_from(slots).reshape(-1)
         errors = np.ascontiguousarray(td_errors, dtype=np.float64).reshape(-1)
         if where.shape != errors.shape:
             raise ValueError(f"td_errors has {len(errors)} values for {len(where)} slots")
-        if not all_below(where, self._storage.limit):
-            raise ValueError(f"slots must lie from 0 to {self._storage.limit - 1}")
+        known = self._intake.renumbering.known(self._storage.limit)
+        if not all_below(where, known):
+            raise ValueError(f"slots must lie from 0 to {known - 1}")
         if not all_finite(errors):
             raise ValueError("td_errors holds NaN or infinity; the agent has diverged")
-        self._sampler.feedback(where, errors)
+        self._sampler.feedback(*self._intake.renumbering.present(where, errors))
 
     def state_dict(self) -> dict[str, Any]:
         """Give everything as nested dicts of arrays and JSON values."""

@@ -16,6 +16,7 @@ from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, D
 from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.deciding import NOT_DECIDED, NOT_STAGED, add_decided_rows
 from frugalrl.replay.kernels import add_rows
+from frugalrl.replay.renumbering import Renumbering
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 from frugalrl.replay.samplers import Sampler
 from frugalrl.replay.staging import UNKNOWN_TYPES, Stage, teach
@@ -49,6 +50,7 @@ class Intake:
         self.storage = storage
         self.admission = admission
         self.sampler = sampler
+        self.renumbering = Renumbering()
         self.offered = 0
         self.stored = 0
         self.replaced = 0
@@ -337,6 +339,7 @@ class Intake:
         names = np.full(limit + 1, -1, dtype=np.int64)
         names[keep] = np.arange(len(keep))
         slots[...] = names[slots]  # -1 stays -1: the extra entry is the last
+        self.renumbering.follow(names)
         codes[((codes == STORE) | (codes == REPLACE)) & (slots < 0)] = DROP
 
     def _repack(self, codes: NDArray[np.int8], slots: NDArray[np.int64]) -> bool:

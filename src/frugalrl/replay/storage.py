@@ -226,8 +226,9 @@ class Storage:
         rewards = np.empty(count, dtype=np.float32)
         terminated = np.empty(count, dtype=np.bool_)
         truncated = np.empty(count, dtype=np.bool_)
+        # Beyond the limit slots were never written, so what they say of themselves means nothing.
         wrong = reading.gather(
-            self.table, self.pool, slots,
+            self.table[: self.limit], self.pool, slots,
             states, next_states, actions, rewards, terminated, truncated,
         )  # fmt: skip
         if wrong >= 0:

@@ -6,6 +6,9 @@ import operator
 import re
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from frugalrl.admission.kernels import check_choice
 from frugalrl.replay.storage import MOST_TRANSITIONS
 
@@ -24,6 +27,15 @@ def integer_from(name: str, value: Any, least: int) -> int:
     if number < least:
         raise ValueError(f"{name}={value!r} is out of range; use an integer from {least}")
     return number
+
+
+def slots_from(value: Any) -> NDArray[np.int64]:
+    """Give slots as a contiguous array; a single one as an array of one."""
+    slots = np.asarray(value)
+    # An empty list has no type of its own and counts as float.
+    if slots.size and slots.dtype.kind not in "iu":
+        raise TypeError(f"slots has dtype {slots.dtype}; expected integers")
+    return np.ascontiguousarray(slots, dtype=np.int64)
 
 
 def capacity_from(capacity: Any, capacity_bytes: Any) -> tuple[int, int | None]:
