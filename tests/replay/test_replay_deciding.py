@@ -99,3 +99,49 @@ def test_a_loaded_buffer_goes_on_identically(tmp_path: Any) -> None:
     loaded = ReplayBuffer.load(tmp_path / "buffer")
     for step in stream[120:]:
         np.testing.assert_array_equal(whole.add(*step).slots, loaded.add(*step).slots)
+
+
+@pytest.mark.filterwarnings("ignore:refused")
+@pytest.mark.parametrize("environments", [1, 4])
+@pytest.mark.parametrize("kind", [FrugalFilter, StepByStep])
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
+def test_filter_and_storage_agree_when_a_warmup_ends_in_a_full_buffer(
+    environments: int, kind: type[FrugalFilter], sampler: str
+) -> None:
+    """The last row of the warm-up has no free slot, so the filter tells what it keeps later."""
+    fac = {"warmup_steps": 50, "warmup": "filter", "bins": 1, "density_threshold": 0.2}
+    buffer = make_buffer(kind, environments, capacity=20, sampler=sampler, fac=fac)
+    fewest = 20
+    for step in steps(environments, 60, 5, bad=0.05):
+        outcome = buffer.add(*step)
+        assert len(buffer) == buffer.admission.stored
+        if buffer.admission.is_fitted:
+            fewest = min(fewest, len(buffer))
+            assert len(buffer.sample(8).rewards) == 8
+        # A later row of the same call may have pushed an earlier one out again.
+        if environments == 1 and outcome.slots[0] >= 0:
+            assert buffer.gather(outcome.slots).rewards[0] == np.float32(step[2][0])
+    stats = buffer.stats
+    assert stats.stored - stats.evicted == len(buffer)
+    assert fewest < 20, "the end of the warm-up left something out"
+
+
+def test_a_fault_after_the_first_decision_is_not_taken_for_an_unknown_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows before are in the filter already: offering them again would count them twice."""
+    buffer = make_buffer(FrugalFilter, 2)
+    stream = steps(2, 40, 5, bad=0.0)
+    for step in stream[:-1]:
+        buffer.add(*step)
+    answers = iter([(1, 1, 1, 0)])
+
+    def stop_after_one_row(*_: Any) -> tuple[int, int, int, int]:
+        for answer in answers:
+            return answer
+        raise TypeError("a fault")
+
+    monkeypatch.setattr("frugalrl.replay.intake.add_decided_rows", stop_after_one_row)
+    monkeypatch.setattr(buffer.admission, "grow", lambda *_: ())
+    with pytest.raises(TypeError, match="a fault"):
+        buffer.add(*stream[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from functools import partial
 from typing import Any, cast
@@ -23,8 +24,10 @@ from frugalrl.replay.staging import UNKNOWN_TYPES, Stage, teach
 from frugalrl.replay.storage import Storage
 from frugalrl.replay.validation import integer_from
 
+_LIBRARY = __name__.partition(".")[0]
 _COUNTERS = ("offered", "stored", "replaced", "dropped", "refused")
 _FIRST_ROW = np.zeros(1, dtype=np.int64)
+_NO_SLOTS = np.empty(0, dtype=np.int64)
 
 
 class Intake:
@@ -136,6 +139,8 @@ class Intake:
                     codes, slots, storage.capacity, row, taken, *state,
                 )  # fmt: skip
             except UNKNOWN_TYPES:
+                if row > 0:
+                    raise  # the types were known before, and some rows are decided about already
                 row = NOT_STAGED
             if row == NOT_STAGED:
                 return self.take(*stage.load(*given))
@@ -187,28 +192,20 @@ class Intake:
         rows = len(codes)
         self.storage.expect_environments(rows)
         self.offered += rows
+        is_first = refused > 0 and self.refused == 0
         if refused:
-            self._refuse(codes, refused)
+            self.storage.last[:rows][codes == REFUSED] = -1
+            self.refused += refused
         slots = np.full(rows, -1, dtype=np.int64)
         if self._admits_all:
             self.stored += rows - refused
             self._store_all(codes, slots, 0)
         else:
             self._decide(codes, slots, refused)
+        if is_first:
+            # Comes last, since it may be raised as an error.
+            _warn_of_refused(codes, refused)
         return Outcome(codes, slots)
-
-    def _refuse(self, codes: NDArray[np.int8], refused: int) -> None:
-        """Count rows that are not finite, and warn of the first."""
-        rows = np.flatnonzero(codes == REFUSED)
-        self.storage.last[rows] = -1
-        if not self.refused:
-            warnings.warn(
-                f"refused {refused} transition(s) with NaN, infinite or too large values (first "
-                f"in row {rows[0]}); further ones are only counted in stats.rejected_nonfinite",
-                RuntimeWarning,
-                stacklevel=5,
-            )
-        self.refused += refused
 
     def _store_all(self, codes: NDArray[np.int8], slots: NDArray[np.int64], done: int) -> None:
         """Store every row from `done` on that is not refused."""
@@ -242,6 +239,7 @@ class Intake:
             rows = np.arange(len(codes))
         done, count = 0, len(rows)
         while done < count:
+            is_warming_up = self._is_warming_up
             # A byte limit is looked at before every row, so rows then go one by one.
             end = count
             if self._budget is not None:
@@ -257,11 +255,30 @@ class Intake:
                 slots[which] = written
             elif decisions.keep is None:
                 raise RuntimeError("the filter decided nothing; frugalrl.check_filter says more")
-            if decisions.keep is not None:
-                self._keep_only(np.asarray(decisions.keep, dtype=np.int64), codes, slots)
+            keep = decisions.keep
+            if is_warming_up and keep is None:
+                keep = self._end_of_warmup()
+            if keep is not None:
+                self._keep_only(np.asarray(keep, dtype=np.int64), codes, slots)
             if self._budget is not None:
                 self._budget.settle(partial(self._repack, codes, slots))
             done += decided
+
+    @property
+    def _is_warming_up(self) -> bool:
+        """Whether the filter is ours and has yet to end its warm-up."""
+        return isinstance(self.admission, FrugalFilter) and not self.admission.is_fitted
+
+    def _end_of_warmup(self) -> NDArray[np.int64] | None:
+        """What a warm-up leaves that ended with a row for which a slot had to be made.
+
+        The filter tells it at the next offer, and has renumbered already: waiting for that, the two
+        would not agree on what is stored. Other filters are not asked about no rows at all.
+        """
+        frugal = cast("FrugalFilter", self.admission)
+        if not frugal.is_fitted or frugal.compiled_state() is not None:
+            return None
+        return frugal.offer(self.stage.observations[:0], self.stage.rewards[:0], _NO_SLOTS).keep
 
     def _carry_out(
         self,
@@ -359,3 +376,22 @@ class Intake:
         for name in _COUNTERS:
             setattr(self, name, integer_from(name, state[name], 0))
         self.stage.resize(integer_from("rows", state["rows"], 0))
+
+
+def _warn_of_refused(codes: NDArray[np.int8], refused: int) -> None:
+    """Warn of the first rows that are not finite, at the line that calls this library."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _is_ours(frame.f_globals["__name__"]):
+        frame, level = frame.f_back, level + 1
+    row = int(np.argmax(codes == REFUSED))
+    warnings.warn(
+        f"refused {refused} transition(s) with NaN, infinite or too large values (first "
+        f"in row {row}); further ones are only counted in stats.rejected_nonfinite",
+        RuntimeWarning,
+        stacklevel=level,
+    )
+
+
+def _is_ours(module: str) -> bool:
+    """Whether a module is part of this library."""
+    return module.partition(".")[0] == _LIBRARY
