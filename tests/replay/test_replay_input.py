@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from frugalrl.admission.filters import AdmitAll, RandomAdmit
+from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
 from frugalrl.replay.buffer import REFUSED, ReplayBuffer
 from frugalrl.replay.samplers import LargeBatch, Prioritized
@@ -58,6 +59,8 @@ def rows(count: int = 2, **changes: Any) -> dict[str, Any]:
         ({"sampler": "prioritised"}, ValueError, "did you mean 'prioritized'"),
         ({"sampler": 3}, TypeError, "sampler=3 is no sampler"),
         ({"admission": "fac"}, TypeError, "admission='fac' is no filter"),
+        ({"sampler": Prioritized}, TypeError, r"sampler=Prioritized is a class.*Prioritized\(\)"),
+        ({"admission": FrugalFilter}, TypeError, "admission=FrugalFilter is a class; use an"),
         ({"environments": 0}, ValueError, "environments=0"),
         ({"seed": -1}, ValueError, "seed=-1"),
         ({"observation_space": spaces.Discrete(3)}, TypeError, "FlattenObservation"),
@@ -155,6 +158,35 @@ def test_what_is_not_finite_is_refused_counted_and_warned_of_once(
     assert len(buffer) == 4
 
 
+class Lenient(FrugalFilter):
+    """Decides like its parent, but is not taken for it: the buffer goes the long way."""
+
+
+@pytest.mark.parametrize("kind", [None, RandomAdmit, FrugalFilter, Lenient])
+@pytest.mark.parametrize("before", [0, 1, 9])
+def test_the_warning_points_at_the_callers_line(kind: Any, before: int) -> None:
+    options = {"warmup_steps": 5} if kind in (FrugalFilter, Lenient) else {}
+    buffer = make(admission=kind(**options) if kind else None)
+    for _ in range(before):
+        buffer.add(**rows())
+    with pytest.warns(RuntimeWarning, match="refused 1") as caught:
+        buffer.add(**rows(rewards=np.array([0.0, np.nan])))
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("kind", [None, FrugalFilter])
+def test_a_warning_raised_as_an_error_leaves_everything_counted(kind: Any) -> None:
+    buffer = make(admission=kind(warmup_steps=5) if kind else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="first in row 1"):
+            buffer.add(**rows(rewards=np.array([3.0, np.nan])))
+        buffer.add(**rows(rewards=np.array([np.nan, 4.0])))
+    stats = buffer.stats
+    assert (stats.offered, stats.stored, stats.rejected_nonfinite) == (4, 2, 2)
+    assert buffer.transitions().rewards.tolist() == [3.0, 4.0]
+
+
 def test_large_values_fit_float32_but_not_float16() -> None:
     large = rows(1, observations=np.array([[1e30, -1e30]]), rewards=np.array([1e30]))
     buffer = make()
@@ -197,7 +229,7 @@ def test_feedback_is_checked() -> None:
     with pytest.raises(ValueError, match="NaN or infinity"):
         buffer.feedback([0, 1], [1.0, np.nan])
     for slots in ([0.5, 1.0], [True, False], ["0", "1"]):
-        with pytest.raises(TypeError, match="slots has dtype .*; expected integers"):
+        with pytest.raises(TypeError, match=r"slots has dtype .*; expected integers"):
             buffer.feedback(slots, [1.0, 1.0])
     buffer.feedback([], [])
     assert buffer.sample(3).weights.tolist() == [1.0] * 3
@@ -224,19 +256,25 @@ def test_slots_to_gather_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "options"),
+    ("sampler", "options", "error"),
     [
-        (Prioritized, {"alpha": -1.0}),
-        (Prioritized, {"beta": np.nan}),
-        (Prioritized, {"epsilon": 0.0}),
-        (Prioritized, {"anneal_steps": 0}),
-        (LargeBatch, {"multiple": 0}),
-        (LargeBatch, {"multiple": 1.5}),
+        (Prioritized, {"alpha": -1.0}, ValueError),
+        (Prioritized, {"beta": np.nan}, ValueError),
+        (Prioritized, {"beta": "x"}, TypeError),
+        (Prioritized, {"beta_final": None}, TypeError),
+        (Prioritized, {"epsilon": 0.0}, ValueError),
+        (Prioritized, {"epsilon": np.inf}, ValueError),
+        (Prioritized, {"anneal_steps": 0}, ValueError),
+        (Prioritized, {"anneal_steps": 1.5}, TypeError),
+        (LargeBatch, {"multiple": 0}, ValueError),
+        (LargeBatch, {"multiple": 1.5}, ValueError),
     ],
 )
-def test_samplers_check_their_settings(sampler: Any, options: dict[str, Any]) -> None:
-    (name,) = options
-    with pytest.raises(ValueError, match=f"{name}="):
+def test_samplers_check_their_settings(
+    sampler: Any, options: dict[str, Any], error: type[Exception]
+) -> None:
+    ((name, value),) = options.items()
+    with pytest.raises(error, match=f"{name}={value!r}"):
         sampler(**options)
 
 

@@ -201,6 +201,33 @@ def test_feedback_passes_over_slots_emptied_meanwhile() -> None:
     assert gone not in buffer.sample(500).slots
 
 
+def test_extreme_errors_leave_every_sum_finite() -> None:
+    sampler = Prioritized(alpha=3.0)
+    buffer = make(sampler=sampler)
+    buffer.feedback(np.arange(40), np.full(40, 1e200))
+    fill(buffer, 100, 110)
+    assert np.isfinite(sampler._tree.total)
+    assert np.isfinite(buffer.sample(64).weights).all()
+    assert ReplayBuffer.from_state_dict(buffer.state_dict()).sampler.fits(np.arange(40), 40)
+
+
+def test_a_transition_without_error_stays_drawable_under_any_alpha() -> None:
+    sampler = Prioritized(alpha=80.0)
+    buffer = make(sampler=sampler)
+    buffer.feedback(np.arange(40), np.zeros(40))
+    assert (sampler.priorities(np.arange(40)) > 0.0).all()
+    assert (buffer.sample(64).weights == 1.0).all()
+
+
+def test_a_prioritized_sampler_serves_one_buffer() -> None:
+    sampler = Prioritized()
+    with pytest.raises(ValueError, match="capacity_bytes=100 has no room"):
+        make(capacity_bytes=100, sampler=sampler)
+    make(sampler=sampler)
+    with pytest.raises(ValueError, match="already draws for a buffer; make a new Prioritized"):
+        make(sampler=sampler)
+
+
 def test_alpha_zero_is_uniform() -> None:
     buffer = make(sampler=Prioritized(alpha=0.0))
     buffer.feedback(np.arange(40), np.linspace(0, 100, 40))

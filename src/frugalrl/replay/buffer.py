@@ -28,7 +28,13 @@ from frugalrl.replay.samplers import Sampler, make_sampler
 from frugalrl.replay.spaces import describe_space, flat_space, make_layout, restore_space
 from frugalrl.replay.staging import Stage
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
-from frugalrl.replay.validation import capacity_from, check_dtype, integer_from, slots_from
+from frugalrl.replay.validation import (
+    capacity_from,
+    check_dtype,
+    integer_from,
+    refuse_class,
+    slots_from,
+)
 from frugalrl.state_io import StateFileError, load_state, save_state
 
 __all__ = ["DROP", "REFUSED", "REPLACE", "STORE", "Batch", "BufferStats", "Outcome", "ReplayBuffer"]
@@ -76,6 +82,7 @@ class ReplayBuffer:
         layout = make_layout(observation_space, action_space, stored_as)
         rows = integer_from("environments", environments, 1)
         generator = np.random.Generator(np.random.PCG64(integer_from("seed", seed, 0)))
+        refuse_class("admission", admission)
         decides = AdmitAll() if admission is None else admission
         if not isinstance(decides, AdmissionFilter):
             raise TypeError(f"admission={admission!r} is no filter; see frugalrl.AdmissionFilter")

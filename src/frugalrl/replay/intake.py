@@ -19,7 +19,7 @@ from frugalrl.replay.deciding import NOT_DECIDED, NOT_STAGED, add_decided_rows
 from frugalrl.replay.kernels import add_rows
 from frugalrl.replay.renumbering import Renumbering
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
-from frugalrl.replay.samplers import Sampler
+from frugalrl.replay.samplers import Prioritized, Sampler
 from frugalrl.replay.staging import UNKNOWN_TYPES, Stage, teach
 from frugalrl.replay.storage import Storage
 from frugalrl.replay.validation import integer_from
@@ -66,6 +66,9 @@ class Intake:
         is_frugal = type(admission) is FrugalFilter and self._budget is None
         self._frugal = cast("FrugalFilter", admission) if is_frugal else None
         self._is_taught = False
+        # Last, so that a sampler is free again if the limit was refused.
+        if isinstance(sampler, Prioritized):
+            sampler.belong()
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,6 +10,11 @@ from numpy.typing import NDArray
 from frugalrl.admission.kernels import check_choice
 from frugalrl.replay.reading import scale_to_slots
 from frugalrl.replay.sum_tree import SumTree
+from frugalrl.replay.validation import integer_from, number_from, refuse_class
+
+_LEAST_PRIORITY, _MOST_PRIORITY = 1e-100, 1e100
+"""Priorities stay within these, whatever the errors and alpha: the sum of as many as there can be
+is finite, and so is the ratio of any two, while a transition can always be drawn."""
 
 
 class Slots(Protocol):
@@ -198,20 +202,29 @@ class Prioritized:
         epsilon: float = 1e-6,
     ) -> None:
         for name, value in {"alpha": alpha, "beta": beta, "beta_final": beta_final}.items():
-            if not (math.isfinite(value) and value >= 0.0):
+            if number_from(name, value) < 0.0:
                 raise ValueError(f"{name}={value!r} is out of range; use a number from 0")
-        if not (math.isfinite(epsilon) and epsilon > 0.0):
+        if number_from("epsilon", epsilon) <= 0.0:
             raise ValueError(f"epsilon={epsilon!r} is out of range; use a number above 0")
-        if anneal_steps < 1:
-            raise ValueError(f"anneal_steps={anneal_steps!r} is out of range; use 1 or more")
         self.alpha = float(alpha)
         self.beta = float(beta)
         self.beta_final = float(beta_final)
-        self.anneal_steps = int(anneal_steps)
+        self.anneal_steps = integer_from("anneal_steps", anneal_steps, 1)
         self.epsilon = float(epsilon)
         self._tree = SumTree()
         # The greatest priority seen, already raised to alpha.
         self._greatest = 1.0
+        self._has_owner = False
+
+    def belong(self) -> None:
+        """Serve one buffer only: two would mix up their slots.
+
+        Raises:
+            ValueError: a buffer has this sampler already.
+        """
+        if self._has_owner:
+            raise ValueError("this sampler already draws for a buffer; make a new Prioritized")
+        self._has_owner = True
 
     @property
     def multiple(self) -> int:
@@ -264,7 +277,9 @@ class Prioritized:
 
     def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
         """Set priorities from errors; slots emptied since they were drawn are passed over."""
-        priorities = np.power(np.abs(errors) + self.epsilon, self.alpha)
+        with np.errstate(over="ignore", under="ignore"):
+            priorities = np.power(np.abs(errors) + self.epsilon, self.alpha)
+        priorities = np.minimum(np.maximum(priorities, _LEAST_PRIORITY), _MOST_PRIORITY)
         self._greatest = max(self._greatest, float(priorities.max(initial=0.0)))
         self._tree.set_positive(slots, priorities)
 
@@ -293,9 +308,12 @@ class Prioritized:
         greatest = settings.pop("greatest")
         priorities = np.asarray(settings.pop("priorities"), dtype=np.float64)
         made = cls(**settings)
-        if priorities.ndim != 1 or not (np.isfinite(priorities) & (priorities >= 0.0)).all():
+        in_range = (priorities >= 0.0) & (priorities <= _MOST_PRIORITY)
+        if priorities.ndim != 1 or not in_range.all():
             raise ValueError("priorities must be finite, not negative, and one-dimensional")
-        made._greatest = float(greatest)
+        made._greatest = number_from("greatest", greatest)
+        if not _LEAST_PRIORITY <= made._greatest <= _MOST_PRIORITY:
+            raise ValueError(f"greatest={greatest!r} is no priority")
         made._tree.resize(len(priorities))
         made._tree.replace_all(priorities)
         return made
@@ -317,6 +335,7 @@ def make_sampler(sampler: str | Sampler) -> Sampler:
     if isinstance(sampler, str):
         check_choice("sampler", sampler, SAMPLERS)
         return SAMPLERS[sampler]()
+    refuse_class("sampler", sampler)
     if not isinstance(sampler, Sampler):
         raise TypeError(
             f"sampler={sampler!r} is no sampler; use one of {', '.join(SAMPLERS)} or an instance"
