@@ -77,7 +77,7 @@ class Inspection:
         return self._memory.slots_held()
 
     def fits(self, held: NDArray[np.int64], dimensions: int) -> bool:
-        """Tell whether the state, loaded from somewhere, is one about these slots and dimensions."""
+        """Tell whether the state, loaded from somewhere, is about these slots and dimensions."""
         if len(self._known_bounds[0]) not in (0, dimensions):
             return False
         # What the end of the warm-up has left is renumbered here before the owner hears of it.
