@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _NO_SLOTS = np.empty(0, dtype=np.int64)
+_STORED = np.array(STORE, dtype=np.int8)
 
 
 class FrugalFilter(Inspection):
@@ -102,6 +103,7 @@ class FrugalFilter(Inspection):
         self._keep: NDArray[np.int64] | None = None
         self._owner: Literal["nobody", "buffer", "stream"] = "nobody"
         self._may_have_two_owners = False
+        self._counted, self._first_counted = _NO_SLOTS, 0
 
     @classmethod
     def paper(cls, **changes: Any) -> FrugalFilter:
@@ -140,25 +142,36 @@ class FrugalFilter(Inspection):
     def _admit(self, states: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Decide about rows of a stream."""
         if self._partition is not None:
-            return self._admit_fitted(states, values)
+            return self._admit_fitted(self._partition, states, values)
         is_stored = np.zeros(len(values), dtype=np.bool_)
         row = self._admit_warmup(states, values, is_stored)
         if row < len(values):
-            is_stored[row:] = self._admit_fitted(states[row:], values[row:])
+            partition = self._fitted_partition()
+            is_stored[row:] = self._admit_fitted(partition, states[row:], values[row:])
         return is_stored
 
     def _admit_fitted(
-        self, states: NDArray[np.float64], values: NDArray[np.float64]
+        self, partition: Partition, states: NDArray[np.float64], values: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
         """Decide about rows of a stream after the warm-up."""
-        decisions, refused = self._decide(states, values, self._next_slots(len(values)))
+        rows = len(values)
+        codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
+        _, refused = self._memory.decide(
+            partition, self._rule, states, values, self._next_slots(rows), codes, slots
+        )
         self.rejected_nonfinite += refused
-        return np.equal(decisions.codes, STORE)
+        return np.equal(codes, _STORED)
 
     def _next_slots(self, count: int) -> NDArray[np.int64]:
         """Slots of a stream: nothing is ever evicted, so they are simply counted."""
-        stored = self.stored
-        return np.arange(stored, stored + count)
+        start = self.stored - self._first_counted
+        if not 0 <= start <= len(self._counted) - count:
+            self._first_counted += start
+            start = 0
+            # More than needed: to cut a piece off is faster than to count for each call.
+            end = self._first_counted + max(count, 4096)
+            self._counted = np.arange(self._first_counted, end, dtype=np.int64)
+        return self._counted[start : start + count]
 
     def _admit_warmup(
         self,

@@ -14,6 +14,7 @@ NOT_FINITE = (
     "rejected_nonfinite counts them, this warning comes once"
 )
 """The warning about rows that are no finite numbers."""
+_WANTED = np.dtype(np.float64)
 _NO_REAL_NUMBERS = "cSUMm"
 """Kinds of arrays that NumPy would turn into real numbers: complex, texts, dates, durations."""
 
@@ -47,6 +48,8 @@ def as_rows(
 
 def _as_numbers(argument: str, values: ArrayLike) -> NDArray[np.float64]:
     """Give real numbers as contiguous float64; what only looks like them is refused."""
+    if type(values) is np.ndarray and values.dtype is _WANTED and values.flags.c_contiguous:
+        return values
     try:
         given = np.asarray(values)
         if given.dtype.kind not in _NO_REAL_NUMBERS and not _holds_texts(given):
