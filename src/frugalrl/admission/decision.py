@@ -24,7 +24,7 @@ from frugalrl.admission.forest import FURTHEST
 from frugalrl.admission.lookahead import expect_insertion
 from frugalrl.admission.partition import cell_key, partition_at
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
-from frugalrl.admission.reward_tree import Mass
+from frugalrl.admission.reward_leaf import Mass
 from frugalrl.admission.settings import FrugalSettings
 
 REFUSED = 3

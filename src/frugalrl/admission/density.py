@@ -31,9 +31,8 @@ from frugalrl.admission.forest import (
     root_of,
 )
 from frugalrl.admission.lanes import index_of_least
+from frugalrl.admission.reward_leaf import Mass, reward_mass
 from frugalrl.admission.reward_tree import (
-    Mass,
-    reward_mass,
     tree_mass,
     tree_nearest_distance,
     tree_oldest,

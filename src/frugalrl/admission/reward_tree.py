@@ -20,14 +20,13 @@ All trees of a filter live in one set of arrays (`forest`). Functions here are c
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from frugalrl.admission.compiled import Real, Whole, compiled, inlined, vectorised
+from frugalrl.admission.compiled import Real, Whole, compiled, inlined
 from frugalrl.admission.forest import (
     COUNT,
-    EPANECHNIKOV,
     FAN,
     FIRST_MOMENT,
     GAUSSIAN,
@@ -47,7 +46,15 @@ from frugalrl.admission.forest import (
     leaf_end,
     root_of,
 )
-from frugalrl.admission.lanes import LANES, count_below, first_near, index_of_least, least_distance
+from frugalrl.admission.lanes import count_below, index_of_least
+from frugalrl.admission.reward_leaf import (
+    Mass,
+    cumulative,
+    leaf_mass,
+    nearest_in_leaf,
+    oldest_in_leaf,
+    reward_mass,
+)
 
 GAUSSIAN_REACH = 8.0
 """Distance, in bandwidths, beyond which the Gaussian's mass is below 1e-15; the others reach 1."""
@@ -56,33 +63,6 @@ GAUSSIAN_WIDEST = 0.66
 
 _BINOMIAL = np.array([[math.comb(k, j) for j in range(12)] for k in range(12)], dtype=np.float64)
 _INVERSE_FACTORIAL = np.array([1.0 / math.factorial(k) for k in range(12)])
-
-
-class Mass(NamedTuple):
-    """What defines the reward density estimate."""
-
-    kernel: int
-    bandwidth: float
-    half_width: float
-
-
-@inlined
-def cumulative(kernel: Whole, t: Real) -> Real:
-    """F(t) of the kernel at unit bandwidth."""
-    if kernel == GAUSSIAN:
-        return 0.5 * math.erfc(-t * 0.7071067811865476)
-    t = min(max(t, -1.0), 1.0)
-    if kernel == TOPHAT:
-        return 0.5 + 0.5 * t
-    return 0.5 + t * (0.75 - 0.25 * t * t)
-
-
-@inlined
-def reward_mass(mass: Mass, distance: Real) -> Real:
-    """Mass that one reward, this far from the middle of the interval, puts into it."""
-    upper = cumulative(mass.kernel, (mass.half_width - distance) / mass.bandwidth)
-    lower = cumulative(mass.kernel, (-mass.half_width - distance) / mass.bandwidth)
-    return upper - lower
 
 
 @compiled
@@ -199,36 +179,6 @@ def _is_one_piece(mass: Mass, low: Real, high: Real) -> Any:
     return (low >= inner and high <= outer) or (low >= -outer and high <= -inner)
 
 
-@inlined
-def _difference(reward: Real, other: Real) -> Real:
-    """What one reward is above another, taken first of all.
-
-    Compiled apart from sums whose order is free: beside 1e16, half a width would be lost.
-    """
-    return reward - other
-
-
-@vectorised
-def _leaf_mass(table: Any, mass: Mass, leaf: Whole, reward: Real) -> Real:
-    """Mass of a leaf, reward by reward."""
-    f = forest_at(table)
-    start, end = f.leaf_span[leaf, START], leaf_end(f, leaf)
-    total = 0.0
-    if mass.kernel == GAUSSIAN:
-        for i in range(start, end):
-            total += reward_mass(mass, f.leaf_reward[leaf, i] - reward)
-        return total
-    # What `reward_mass` does, without a branch a reward.
-    per_bandwidth = 1.0 / mass.bandwidth
-    linear, cubic = (0.75, 0.25) if mass.kernel == EPANECHNIKOV else (0.5, 0.0)
-    for i in range(start, end):
-        distance = _difference(f.leaf_reward[leaf, i], reward)
-        upper = min(max((mass.half_width - distance) * per_bandwidth, -1.0), 1.0)
-        lower = min(max((-mass.half_width - distance) * per_bandwidth, -1.0), 1.0)
-        total += linear * (upper - lower) - cubic * (upper**3 - lower**3)
-    return total
-
-
 @compiled
 def tree_mass(table: Any, mass: Mass, tree: Whole, reward: Real, limit: Real, margin: Real) -> Real:
     """Sum of the mass that all rewards of the tree put into the interval around `reward`.
@@ -239,7 +189,7 @@ def tree_mass(table: Any, mass: Mass, tree: Whole, reward: Real, limit: Real, ma
     nearest, since all three kernels fall off from the middle.
     """
     if is_leaf(tree):
-        return _leaf_mass(table, mass, root_of(tree), reward)
+        return leaf_mass(table, mass, root_of(tree), reward)
     f = forest_at(table)
     reach = mass.half_width + (GAUSSIAN_REACH if mass.kernel == GAUSSIAN else 1.0) * mass.bandwidth
     stack, bounds = f.counters[STACK:], f.bounds
@@ -287,35 +237,9 @@ def tree_mass(table: Any, mass: Mass, tree: Whole, reward: Real, limit: Real, ma
                 middle = 0.5 * (f.inner_real[parent, c, LO] + f.inner_high[parent, c]) - reward
                 total += _child_mass(table, mass, parent, c, middle)
             elif f.inner_size[parent, 1] == 1:
-                total += _leaf_mass(table, mass, child, reward)
+                total += leaf_mass(table, mass, child, reward)
             else:
                 node = child
-
-
-@inlined
-def _oldest_in_leaf(f: Forest, leaf: Whole, reward: Real, within: Real) -> Whole:
-    """Place of the oldest member that is at most `within` away; LEAF if there is none."""
-    start, end = np.int64(f.leaf_span[leaf, START]), np.int64(leaf_end(f, leaf))
-    for block in range(start // LANES * LANES, end, LANES):
-        asked_from, asked_to = max(start - block, 0), min(end - block, LANES)
-        first = leaf * LEAF + block
-        found = first_near(f.leaf_reward, first, asked_from, asked_to, reward, within)
-        if found < LANES:  # members are in order of age
-            return block + found
-    return np.int64(LEAF)
-
-
-@inlined
-def _nearest_in_leaf(f: Forest, leaf: Whole, reward: Real) -> Real:
-    """Distance from `reward` to the nearest reward of a leaf."""
-    start, end = np.int64(f.leaf_span[leaf, START]), np.int64(leaf_end(f, leaf))
-    nearest = np.inf
-    for block in range(start // LANES * LANES, end, LANES):
-        asked_from, asked_to = max(start - block, 0), min(end - block, LANES)
-        first = leaf * LEAF + block
-        distance = least_distance(f.leaf_reward, first, asked_from, asked_to, reward)
-        nearest = min(nearest, distance)
-    return nearest
 
 
 @inlined
@@ -330,7 +254,7 @@ def tree_oldest(table: Any, tree: Whole, reward: Real, within: Real) -> Whole:
     """Slot of the oldest member whose reward is at most `within` away; -1 if there is none."""
     f = forest_at(table)
     if is_leaf(tree):
-        i = _oldest_in_leaf(f, root_of(tree), reward, within)
+        i = oldest_in_leaf(f, root_of(tree), reward, within)
         return np.int64(f.leaf_whole[root_of(tree), i, SLOT]) if i < LEAF else np.int64(-1)
     stack = f.counters[STACK:]
     stack[0] = root_of(tree)
@@ -361,7 +285,7 @@ def tree_oldest(table: Any, tree: Whole, reward: Real, within: Real) -> Whole:
                 stack[waiting] = child
                 waiting += 1
                 continue
-            i = _oldest_in_leaf(f, child, reward, within)
+            i = oldest_in_leaf(f, child, reward, within)
             if i < LEAF and f.leaf_whole[child, i, STAMP] < best_stamp:
                 best_stamp = np.int64(f.leaf_whole[child, i, STAMP])
                 best_slot = np.int64(f.leaf_whole[child, i, SLOT])
@@ -379,7 +303,7 @@ def tree_nearest_distance(table: Any, tree: Whole, reward: Real) -> Real:
     """Distance from `reward` to the nearest reward of the tree."""
     f = forest_at(table)
     if is_leaf(tree):
-        return _nearest_in_leaf(f, root_of(tree), reward)
+        return nearest_in_leaf(f, root_of(tree), reward)
     stack, gaps = f.counters[STACK:], f.bounds
     node = root_of(tree)
     waiting = np.int64(0)
@@ -406,4 +330,4 @@ def tree_nearest_distance(table: Any, tree: Whole, reward: Real) -> Real:
             if f.inner_size[parent, 1] > 1:
                 node = child
                 continue
-            best = min(best, _nearest_in_leaf(f, child, reward))
+            best = min(best, nearest_in_leaf(f, child, reward))
