@@ -11,7 +11,7 @@ from frugalrl.admission.decision import Rule
 from frugalrl.admission.density import CELL, remove
 from frugalrl.admission.fitting import NO_BOUNDS, bounds_before_warmup, fit
 from frugalrl.admission.inspection import Inspection
-from frugalrl.admission.partition import Partition
+from frugalrl.admission.partition import Partition, last_bin
 from frugalrl.admission.phi_memory import PhiMemory
 from frugalrl.admission.protocol import STORE, Decisions
 from frugalrl.admission.rows import NOT_FINITE
@@ -296,17 +296,12 @@ class FrugalFilter(Inspection):
             made._warmup = WarmUp.from_state_dict(state["warmup"], settings.warmup_steps)
         if "partition" in state:
             dimensions = len(made._known_bounds[0])
-            made._partition = Partition.from_state_dict(
-                state["partition"], dimensions, made._last_bin
-            )
+            last = last_bin(settings.bins, settings.outside)
+            made._partition = Partition.from_state_dict(state["partition"], dimensions, last)
             made._memory.load_state_dict(state["phi"])
         return made
 
     # --- inside --------------------------------------------------------------------------------
-
-    @property
-    def _last_bin(self) -> float:
-        return float(self.settings.bins - 1) if self.settings.outside == "clip" else np.inf
 
     def _belong_to(
         self, owner: Literal["buffer", "stream"], dimensions: int, space: Box | None = None

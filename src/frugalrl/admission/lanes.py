@@ -22,6 +22,7 @@ LANES = 32
 """How many numbers are read at once."""
 
 _NONE = 64
+"""What counting the zeros below the lowest bit gives when no bit is set."""
 _INDEX, _WHOLE, _BITS = ir.IntType(32), ir.IntType(64), ir.IntType(LANES)
 
 

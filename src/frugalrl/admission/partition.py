@@ -71,6 +71,11 @@ def partition_at(table: Any, last_bin: Real) -> Partition:
     )
 
 
+def last_bin(bins: int, outside: str) -> float:
+    """Highest bin: values beyond go there, or bins run on without end."""
+    return float(bins - 1) if outside == "clip" else np.inf
+
+
 def known_bounds(
     space: Box | None, dimensions: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -115,7 +120,7 @@ def make_partition(
         dimensions=np.ascontiguousarray(important, dtype=np.int64),
         low=np.ascontiguousarray(lower),
         width=np.ascontiguousarray(width),
-        last_bin=float(bins - 1) if outside == "clip" else np.inf,
+        last_bin=last_bin(bins, outside),
     )
 
 
