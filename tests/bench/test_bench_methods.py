@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from frugalrl.bench import methods
+from frugalrl.bench.cells import expand
 from frugalrl.bench.errors import BenchError
+from frugalrl.bench.suites import parse_suite
 
 
 def test_the_methods_of_the_paper_and_the_controls() -> None:
     expected = {"baseline", "fac", "fac-discard", "laber", "per", "fac+laber", "fac+per"}
-    assert set(methods.METHODS) == expected | {"random", "small"}
+    assert set(methods.METHODS) == expected | {"random", "small", "random-slot"}
     assert methods.METHODS["random"].needs == "rate"
     assert methods.METHODS["small"].needs == "size"
+    assert methods.METHODS["random-slot"].needs == "size"
     assert methods.METHODS["fac+per"].settings == {"admission": "fac", "sampler": "prioritized"}
 
 
@@ -70,3 +73,21 @@ def test_mistakes_are_named(name: str, message: str) -> None:
 def test_unknown_parameter_of_a_variant() -> None:
     with pytest.raises(BenchError, match="unknown parameter"):
         methods.variant_name("fac", "gamma", 1)
+
+
+def test_a_share_gives_the_buffer_its_size() -> None:
+    suite = parse_suite(SHARED, "shared.toml")
+    sizes = {cell.method: cell.settings["buffer_size"] for cell in expand(suite)}
+    assert sizes == {"small@share=0.05": 150, "random-slot@share=0.2": 600}
+    assert all(cell.needs is None for cell in expand(suite))
+    with pytest.raises(BenchError, match="share='2' is no share"):
+        methods.find_method("small@share=2")
+
+
+SHARED = """
+methods = ["small@share=0.05", "random-slot@share=0.2"]
+seeds = 1
+[[tasks]]
+env = "Pendulum-v1"
+steps = 3000
+"""

@@ -136,6 +136,8 @@ def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: floa
         warmup = max(1, round(warmup * scale))
         if method.frugal:
             settings["fac_warmup_steps"] = warmup
+    if "buffer_share" in settings:
+        settings["buffer_size"] = max(1, round(steps * settings.pop("buffer_share")))
     settings.setdefault("eval_every", max(1, steps // suite.evaluations))
     return Cell(
         task.env,

@@ -7,7 +7,7 @@ are made of such names, and they can be mixed with any others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from frugalrl.bench.errors import BenchError, unknown
@@ -98,6 +98,15 @@ METHODS: dict[str, Method] = {
             "dashdot",
             needs="size",
         ),
+        Method(
+            "random-slot",
+            "Random slot",
+            "control: as many places as FAC's final buffer; when full, a random one is overwritten",
+            {"eviction": "random"},
+            "#c2410c",
+            "dashdot",
+            needs="size",
+        ),
     )
 }
 
@@ -111,6 +120,9 @@ class Parameter:
     default: Any
     about: str
 
+
+SHARE = "share"
+"""Parameter of any method: the buffer's places as a share of the steps, `small@share=0.05`."""
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
@@ -148,7 +160,7 @@ def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
         if "@" in name:
             raise BenchError(f"method {name!r} has no parameter after the @: fac@epsilon=0.1")
         return method
-    if not method.frugal:
+    if not method.frugal and changes.partition("=")[0] != SHARE:
         raise BenchError(f"method {name!r}: {base} has no filter whose parameters could change")
     return _with_parameters(method, changes)
 
@@ -172,21 +184,42 @@ def split_variant(name: str) -> tuple[str, dict[str, str]]:
 
 def _with_parameters(method: Method, changes: str) -> Method:
     settings = dict(method.settings)
-    shown = []
+    shown: list[str] = []
+    needs = method.needs
     for item in changes.split(","):
         key, equals, text = item.partition("=")
         if not equals or not text:
             raise BenchError(f"{item!r} is no parameter=value, in method {method.name}@{changes}")
+        if key == SHARE:
+            settings["buffer_share"] = _parse_share(text)
+            needs = None
+            continue
         if key not in PARAMETERS:
-            raise unknown("parameter", key, PARAMETERS)
+            raise unknown("parameter", key, [*PARAMETERS, SHARE])
         settings[PARAMETERS[key].setting] = _parse(key, text)
         shown.append(f"{key} {text}")
-    return Method(
+    if "buffer_share" in settings:
+        shown.append(f"{100 * settings['buffer_share']:g} % of the steps")
+    return replace(
+        method,
         name=f"{method.name}@{changes}",
         label=f"{method.label}, {', '.join(shown)}",
         about=f"{method.about}; {', '.join(shown)}",
         settings=settings,
+        color="#6b7280",
+        dash="solid",
+        needs=needs,
     )
+
+
+def _parse_share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise BenchError(f"{SHARE}={text!r} is no share of a run's steps; use 0 < share <= 1")
+    return share
 
 
 def _parse(parameter: str, text: str) -> Any:

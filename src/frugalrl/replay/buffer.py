@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.filters import AdmitAll
+from frugalrl.admission.kernels import check_choice
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
 from frugalrl.replay.intake import Intake
 from frugalrl.replay.persistence import (
@@ -37,6 +38,8 @@ from frugalrl.replay.validation import (
 )
 from frugalrl.state_io import StateFileError, load_state, save_state
 
+EVICTIONS = ("oldest", "random")
+
 __all__ = ["DROP", "REFUSED", "REPLACE", "STORE", "Batch", "BufferStats", "Outcome", "ReplayBuffer"]
 
 
@@ -58,6 +61,8 @@ class ReplayBuffer:
             and the sampler's included.
         dtype: "float32" or "float16", for observations and float actions. Rewards are float32.
         environments: how many will be added at once; any other number is taken too.
+        eviction: which transition goes when the buffer is full: the "oldest", or a "random" one, so
+            that ages spread geometrically: mostly recent, with a long tail.
 
     Raises:
         TypeError: a space or an argument is of the wrong kind.
@@ -76,7 +81,9 @@ class ReplayBuffer:
         capacity_bytes: int | str | None = None,
         dtype: str = "float32",
         environments: int = 1,
+        eviction: str = "oldest",
     ) -> None:
+        check_choice("eviction", eviction, EVICTIONS)
         most, most_bytes = capacity_from(capacity, capacity_bytes)
         stored_as = check_dtype(dtype)
         layout = make_layout(observation_space, action_space, stored_as)
@@ -86,7 +93,11 @@ class ReplayBuffer:
         decides = AdmitAll() if admission is None else admission
         if not isinstance(decides, AdmissionFilter):
             raise TypeError(f"admission={admission!r} is no filter; see frugalrl.AdmissionFilter")
-        storage = Storage(layout, most, rows)
+        victims = None
+        if eviction == "random":
+            # A stream of its own, so that batches are drawn alike whatever is evicted.
+            victims = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
+        storage = Storage(layout, most, rows, victims)
         stage = Stage(layout, rows)
         draws = make_sampler(sampler)
         decides.begin(flat_space(observation_space))  # from now on it knows the bytes it will take
@@ -269,6 +280,7 @@ class ReplayBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """Give everything as nested dicts of arrays and JSON values."""
+        victims = self._storage.victims
         return {
             "capacity": self._storage.capacity,
             "capacity_bytes": self.capacity_bytes,
@@ -279,6 +291,7 @@ class ReplayBuffer:
             "admission": filter_state(self.admission),
             "sampler": sampler_state(self._sampler),
             "generator": self._generator.bit_generator.state,
+            "victims": None if victims is None else victims.bit_generator.state,
             "intake": self._intake.state_dict(),
         }
 
@@ -303,6 +316,9 @@ class ReplayBuffer:
             layout = make_layout(*spaces, dtype)
             most, most_bytes = capacity_from(state["capacity"], state["capacity_bytes"])
             storage = restore_storage(state["storage"], layout, most)
+            if state["victims"] is not None:
+                storage.victims = np.random.Generator(np.random.PCG64(0))
+                storage.victims.bit_generator.state = state["victims"]
             intake = Intake(
                 Stage(layout, 1),
                 storage,

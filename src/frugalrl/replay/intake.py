@@ -61,7 +61,8 @@ class Intake:
         self.refused = 0
         self._budget = None if capacity_bytes is None else ByteBudget(capacity_bytes, self)
         # Everything that comes is stored: no need to ask about it row by row.
-        self._admits_all = type(admission) is AdmitAll
+        # (The compiled road for that evicts the oldest.)
+        self._admits_all = type(admission) is AdmitAll and storage.victims is None
         # Ours can decide within the same compiled call. A byte limit is looked at in between.
         is_frugal = type(admission) is FrugalFilter and self._budget is None
         self._frugal = cast("FrugalFilter", admission) if is_frugal else None
@@ -339,8 +340,8 @@ class Intake:
         return slots
 
     def evict(self) -> int:
-        """Remove the oldest transition everywhere and give its slot."""
-        slot = self.storage.evict_oldest()
+        """Remove the oldest transition, or any, everywhere and give its slot."""
+        slot = self.storage.evict()
         self.admission.forget(slot)
         if self.sampler.follows:
             self.sampler.removed(slot)

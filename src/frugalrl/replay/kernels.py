@@ -228,6 +228,13 @@ def _fill(
 def evict_oldest(table: Any, refs: Any, control: Any) -> Any:
     """Free the oldest slot and give its number."""
     slot = control[OLDEST]
+    evict_slot(table, refs, control, slot)
+    return slot
+
+
+@njit(cache=True)
+def evict_slot(table: Any, refs: Any, control: Any, slot: int) -> None:
+    """Free an occupied slot."""
     _unlink(table, control, slot)
     _release_states_of(table, refs, control, slot)
     table[slot, STATE] = -1
@@ -235,7 +242,6 @@ def evict_oldest(table: Any, refs: Any, control: Any) -> Any:
     control[FREE_SLOT] = slot
     control[COUNT] -= 1
     control[EVICTED] += 1
-    return slot
 
 
 @njit(cache=True)

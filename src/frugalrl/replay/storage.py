@@ -53,9 +53,17 @@ class Storage:
         layout: of a transition.
         capacity: most transitions held.
         environments: how many are expected; more are taken as they come.
+        victims: draws the transitions that are evicted; None evicts the oldest.
     """
 
-    def __init__(self, layout: Layout, capacity: int, environments: int) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        capacity: int,
+        environments: int,
+        victims: np.random.Generator | None = None,
+    ) -> None:
+        self.victims = victims
         self.layout = layout
         self.capacity = capacity
         self._bits = np.dtype(np.uint16 if layout.half else np.uint32)
@@ -195,9 +203,15 @@ class Storage:
                 "frugalrl.check_filter finds out more"
             )
 
-    def evict_oldest(self) -> int:
-        """Free the slot of the oldest transition and give its number."""
-        return int(kernels.evict_oldest(self.table, self.refs, self.control))
+    def evict(self) -> int:
+        """Free the slot of the oldest transition, or of any, and give its number."""
+        if self.victims is None:
+            return int(kernels.evict_oldest(self.table, self.refs, self.control))
+        slot = int(self.victims.random() * self.limit)
+        while self.table[slot, STATE] < 0:
+            slot = int(self.victims.random() * self.limit)
+        kernels.evict_slot(self.table, self.refs, self.control, slot)
+        return slot
 
     def occupied(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which of the slots, all below `limit`, hold a transition."""

@@ -59,6 +59,8 @@ class TrainConfig:
     """Byte budget of the buffer instead of buffer_size, for example 512MB."""
     buffer_dtype: Literal["float32", "float16"] = "float32"
     """How the buffer stores observations."""
+    eviction: Literal["oldest", "random"] = "oldest"
+    """Which transition goes when the buffer is full: the oldest, or any."""
     sampler: SamplerName = "uniform"
     """How batches are drawn: uniform, prioritized (PER) or large_batch (LaBER)."""
     learning_starts: int | None = None

@@ -26,6 +26,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "sampler": get_args(SamplerName),
     "preset": ("auto", "none"),
     "buffer_dtype": ("float32", "float16"),
+    "eviction": ("oldest", "random"),
     "workers": ("sync", "async"),
     "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
 }

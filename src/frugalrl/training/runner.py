@@ -196,6 +196,7 @@ def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds)
             seed=seeds.buffer,
             dtype=config.buffer_dtype,
             environments=config.envs,
+            eviction=config.eviction,
         )
     except ConfigError:
         raise
