@@ -48,7 +48,9 @@ _HOMES = {
 }
 
 # Third-party modules that only the training extra installs.
-_TRAIN_MODULES = frozenset({"jax", "jaxlib", "optax", "plotly", "rich", "tensorboard", "tyro"})
+_TRAIN_MODULES = frozenset(
+    {"filelock", "jax", "jaxlib", "optax", "plotly", "rich", "tensorboard", "tyro"}
+)
 
 __all__ = [
     "AdmissionFilter",

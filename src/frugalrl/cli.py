@@ -30,7 +30,18 @@ COMMANDS: dict[str, Command] = {
 OK, FAILED, USAGE = 0, 1, 2
 
 _TRAIN_MODULES = frozenset(
-    {"jax", "jaxlib", "optax", "plotly", "psutil", "rich", "tensorboard", "threadpoolctl", "tyro"}
+    {
+        "filelock",
+        "jax",
+        "jaxlib",
+        "optax",
+        "plotly",
+        "psutil",
+        "rich",
+        "tensorboard",
+        "threadpoolctl",
+        "tyro",
+    }
 )
 
 

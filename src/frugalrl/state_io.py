@@ -6,16 +6,16 @@ crash leaves either the old file or the new one, whole.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from frugalrl.files import replacing
 
 _FORMAT = "frugalrl-state-1"
 _REFERENCE = "$array"
@@ -52,22 +52,13 @@ def save_state(
     metadata = {"format": _FORMAT, "kind": kind, "version": str(version), "state": tree}
     metadata["checksum"] = _checksum(metadata, arrays)
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        # safetensors makes private files; this one gets the mode any new file would have.
-        with open(temporary, "xb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-        save_file(arrays, temporary, metadata=metadata)
-        os.chmod(temporary, mode)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, Exception) and not isinstance(error, OSError):
-            raise OSError(f"could not write the {kind} file {target}: {error}") from error
+        with replacing(target) as temporary:
+            save_file(arrays, temporary, metadata=metadata)
+    except OSError:
         raise
-    _sync_folder(target.parent)
+    except Exception as error:
+        raise OSError(f"could not write the {kind} file {target}: {error}") from error
 
 
 def load_state(path: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any]:
@@ -162,13 +153,3 @@ def _checksum(metadata: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, 
             contiguous: Any = np.ascontiguousarray(array)
             digest.update(memoryview(contiguous).cast("B"))
     return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut; not every system lets a folder be opened."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -11,8 +11,9 @@ import numpy as np
 
 from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell, expand
 from frugalrl.bench.kept import replay_through, state_map
-from frugalrl.bench.results import GRID_FILE, write_json
+from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.suites import Suite, Task, load_suite
+from frugalrl.files import write_json
 from frugalrl.replay.contents import describe_contents, fit_partition
 
 _LEVEL = {"baseline": 100.0, "fac": 103.0, "laber": 90.0, "random": 80.0, "small": 85.0}
@@ -100,6 +101,7 @@ def make_results_in(
     for cell in cells:
         key = (cell.method, cell.seed)
         if key in failed:
+            (root / cell.path).mkdir(parents=True)
             write_json(root / cell.path / CELL_FILE, cell.to_json())
             text = "Traceback (most recent call last):\nValueError: <b>no</b> torque\n"
             (root / cell.path / ERROR_FILE).write_text(text, encoding="utf-8")

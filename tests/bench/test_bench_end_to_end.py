@@ -16,8 +16,9 @@ from frugalrl.bench.cells import expand
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.live import steps_done
 from frugalrl.bench.plan import with_settings
-from frugalrl.bench.results import read_json, read_results
+from frugalrl.bench.results import read_results
 from frugalrl.bench.suites import load_suite
+from frugalrl.files import read_json
 
 SETTINGS = (
     "net_arch=[8, 8]",

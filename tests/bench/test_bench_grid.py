@@ -18,7 +18,8 @@ from frugalrl.bench import live
 from frugalrl.bench.cells import expand
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import Grid, Job
-from frugalrl.bench.results import read_json, read_results
+from frugalrl.bench.results import read_results
+from frugalrl.files import read_json
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
@@ -165,7 +166,7 @@ def test_a_grid_killed_at_its_very_beginning_can_begin_again(tmp_path: Path) -> 
 def test_a_second_grid_is_kept_out(tmp_path: Path) -> None:
     first = make_grid(tmp_path / "r", "baseline")
     before = (tmp_path / "r" / "grid.json").read_text("utf-8")
-    with pytest.raises(BenchError, match="another process is filling"):
+    with pytest.raises(BenchError, match=rf"is in use by process {os.getpid()}"):
         make_grid(tmp_path / "r", "fac")
     assert (tmp_path / "r" / "grid.json").read_text("utf-8") == before
     first.close()

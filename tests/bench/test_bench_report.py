@@ -20,8 +20,9 @@ from frugalrl.bench.report.figures import all_figures
 from frugalrl.bench.report.table import Column, Entry, Table, show, to_latex, to_markdown
 from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.report.write import write_report
-from frugalrl.bench.results import read_json, read_results, write_json
+from frugalrl.bench.results import read_results
 from frugalrl.bench.suites import Task
+from frugalrl.files import read_json, write_json
 
 MakeResults = Callable[..., Path]
 NASTY = "<script>alert(1)</script>-v0"

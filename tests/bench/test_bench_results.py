@@ -12,8 +12,9 @@ from bench_made_up import made_up_suite
 
 from frugalrl.bench.aggregate import summarize, unequal_seeds
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.results import read_columns, read_json, read_results, write_json
+from frugalrl.bench.results import read_columns, read_results
 from frugalrl.bench.suites import Task
+from frugalrl.files import read_json, write_json
 
 MakeResults = Callable[..., Path]
 

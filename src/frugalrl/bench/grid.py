@@ -23,12 +23,8 @@ from frugalrl.bench.cells import (
     describe_change,
 )
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.results import GRID_FILE, read_json, write_json
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None  # type: ignore[assignment]
+from frugalrl.bench.results import GRID_FILE
+from frugalrl.files import DirectoryLock, read_json, write_json
 
 _POLL = 0.2
 # What keeps a run to one thread, whatever it imports.
@@ -104,7 +100,7 @@ class Grid:
         self._limit = jobs
         self._keep_buffers = keep_buffers
         self._worker = list(worker)
-        self._lock: IO[str] | None = None
+        self._lock = DirectoryLock(self.root)
         self._stop: int | None = None
 
     def prepare(self, about: Mapping[str, Any]) -> None:
@@ -124,9 +120,7 @@ class Grid:
 
     def close(self) -> None:
         """Let others use the directory."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
     def _prepare(self, about: Mapping[str, Any]) -> None:
         old = read_json(self.root / GRID_FILE)
@@ -214,6 +208,7 @@ class Grid:
 
     def _start(self, job: Job, core: int, view: View) -> None:
         job.derived = self._derive(job.cell)
+        job.directory.mkdir(parents=True, exist_ok=True)
         (job.directory / ERROR_FILE).unlink(missing_ok=True)
         write_json(
             job.directory / CELL_FILE,
@@ -281,16 +276,10 @@ class Grid:
 
     def _acquire(self) -> None:
         """Keep a second grid out of the directory; the system lets go when this process ends."""
-        file = (self.root / ".lock").open("a+", encoding="utf-8")
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.close()
-                raise BenchError(
-                    f"another process is filling {self.root}; wait for it, or stop it"
-                ) from None
-        self._lock = file
+        try:
+            self._lock.acquire()
+        except OSError as error:
+            raise BenchError(f"out={str(self.root)!r} cannot be filled: {error}") from None
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import METHODS, Method, find_method
+from frugalrl.files import read_json
 
 GRID_FILE = "grid.json"
 Column = NDArray[np.float64]
@@ -166,26 +165,6 @@ def read_cell(root: Path, cell: Cell) -> Run | Problem:
     if (directory / RUN_DIRECTORY).is_dir():
         return Problem(cell, "unfinished")
     return Problem(cell, "missing")
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None where the file is missing or half-written."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object so that a reader sees the old file or the new one, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, allow_nan=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 def read_columns(path: Path) -> dict[str, Column]:

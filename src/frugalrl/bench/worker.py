@@ -11,14 +11,13 @@ import os
 import shutil
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell
-from frugalrl.bench.results import read_json, write_json
+from frugalrl.files import DirectoryLock, read_json, write_json
 
 if TYPE_CHECKING:
     from frugalrl.replay.buffer import ReplayBuffer
@@ -195,7 +194,7 @@ def _train(config: TrainConfig) -> ReplayBuffer:
 
     assert config.out is not None
     run = RunDirectory(config.out)
-    _wait_for_owner(run.path / ".lock")
+    _wait_for_owner(run.path)
     if not run.config.is_file():
         # Killed while the directory was being made: nothing in it is worth keeping.
         shutil.rmtree(config.out, ignore_errors=True)
@@ -205,19 +204,13 @@ def _train(config: TrainConfig) -> ReplayBuffer:
     return resume(config.out, progress=False).buffer
 
 
-def _wait_for_owner(lock: Path, patience: float = 60.0) -> None:
+def _wait_for_owner(directory: Path, patience: float = 60.0) -> None:
     """Wait for the process of a grid that was killed: it is still saving this run."""
-    if not lock.is_file() or sys.platform == "win32":
-        return
-    import fcntl
-
-    deadline = time.monotonic() + patience
-    with lock.open("a") as file:
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            time.sleep(0.2)
+    if directory.is_dir():
+        lock = DirectoryLock(directory)
+        with contextlib.suppress(OSError):
+            lock.acquire(wait=patience)
+        lock.release()
 
 
 def _die_with(parent: int) -> None:

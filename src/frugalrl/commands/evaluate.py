@@ -40,11 +40,12 @@ def main(arguments: list[str]) -> int:
             raise ConfigError(f"{name}={getattr(options, name)} must be at least 1")
     if options.json is not None and not options.json.parent.is_dir():
         raise ConfigError(f"json={str(options.json)!r}: {options.json.parent} does not exist")
+    from frugalrl.files import write_json
     from frugalrl.training.environments import find_environment
     from frugalrl.training.evaluation import evaluate
     from frugalrl.training.policies import load_policy
     from frugalrl.training.report import mean_interval
-    from frugalrl.training.run_directory import RunDirectory, write_json
+    from frugalrl.training.run_directory import RunDirectory
 
     directory = RunDirectory(options.run)
     directory.check_is_run()

@@ -6,19 +6,14 @@ import contextlib
 import json
 import os
 import platform
-import secrets
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
+from frugalrl.files import LOCK, DirectoryLock, write_json
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import RunDirectoryError
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None  # type: ignore[assignment]
 
 CONFIG_VERSION = 1
 
@@ -28,7 +23,7 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._lock: IO[str] | None = None
+        self._lock = DirectoryLock(self.path)
 
     config = property(lambda self: self.path / "config.json")
     metrics = property(lambda self: self.path / "metrics.csv")
@@ -99,7 +94,7 @@ class RunDirectory:
         """Take away a directory in which nothing could be written: it can be tried again."""
         self.release()
         with contextlib.suppress(OSError):
-            (self.path / ".lock").unlink(missing_ok=True)
+            (self.path / LOCK).unlink(missing_ok=True)
             self.checkpoints.rmdir()
             self.path.rmdir()
 
@@ -128,28 +123,14 @@ class RunDirectory:
         Raises:
             RunDirectoryError: another process holds it.
         """
-        file = (self.path / ".lock").open("a+", encoding="utf-8")
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                file.close()
-                raise RunDirectoryError(
-                    f"{str(self.path)!r} is in use by {holder}; wait for it, or stop it"
-                ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
-        self._lock = file
+        try:
+            self._lock.acquire()
+        except OSError as error:
+            raise RunDirectoryError(str(error)) from error
 
     def release(self) -> None:
         """Give the lock up."""
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -161,21 +142,6 @@ class RunDirectory:
         trace: TracebackType | None,
     ) -> None:
         self.release()
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON beside its place, then put it there: never half a file."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(content, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _origin() -> dict[str, Any]:

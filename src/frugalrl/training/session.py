@@ -7,6 +7,7 @@ import errno
 import time
 from typing import Any
 
+from frugalrl.files import write_json
 from frugalrl.state_io import save_state
 from frugalrl.training import policies
 from frugalrl.training.checkpoint import CheckpointStore, fingerprint
@@ -22,7 +23,7 @@ from frugalrl.training.recorder import Recorder
 from frugalrl.training.report import result_lines
 from frugalrl.training.resolve import agent_settings
 from frugalrl.training.result import TrainResult
-from frugalrl.training.run_directory import RunDirectory, write_json
+from frugalrl.training.run_directory import RunDirectory
 from frugalrl.training.signals import InterruptGuard
 from frugalrl.training.threads import blas_threads
 from frugalrl.training.vector import make_group
