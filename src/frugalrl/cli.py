@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
+
+from frugalrl.checks import nearest
 
 
 class Command(NamedTuple):
@@ -65,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK
     command = COMMANDS.get(words[0])
     if command is None:
-        near = difflib.get_close_matches(words[0], COMMANDS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; choose from {', '.join(COMMANDS)}"
+        near = nearest(words[0], COMMANDS)
+        hint = f"; did you mean {near}?" if near else f"; choose from {', '.join(COMMANDS)}"
         return _complain(f"no command {words[0]!r}{hint}", USAGE)
     return _run(command, words[1:])
 

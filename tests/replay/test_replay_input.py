@@ -267,7 +267,7 @@ def test_slots_to_gather_are_checked() -> None:
         (Prioritized, {"anneal_steps": 0}, ValueError),
         (Prioritized, {"anneal_steps": 1.5}, TypeError),
         (LargeBatch, {"multiple": 0}, ValueError),
-        (LargeBatch, {"multiple": 1.5}, ValueError),
+        (LargeBatch, {"multiple": 1.5}, TypeError),
     ],
 )
 def test_samplers_check_their_settings(

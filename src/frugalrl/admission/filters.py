@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from frugalrl.admission.protocol import DROP, STORE, Decisions
-from frugalrl.admission.settings import real_number, whole_number
+from frugalrl.checks import integer_from, number_from
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
@@ -83,10 +83,8 @@ class RandomAdmit(_Memoryless):
     name: ClassVar[str] = "random"
 
     def __init__(self, rate: float = 0.4, seed: int = 0) -> None:
-        self.rate = real_number("rate", rate, "0 < rate <= 1")
-        if not 0.0 < self.rate <= 1.0:
-            raise ValueError(f"rate={rate!r} is no probability of admission; use 0 < rate <= 1")
-        self.seed = whole_number("seed", seed, 0)
+        self.rate = number_from("rate", rate, "0 < rate <= 1", lambda it: 0.0 < it <= 1.0)
+        self.seed = integer_from("seed", seed, 0)
         self._generator = np.random.Generator(np.random.PCG64(self.seed))
         self._anything_offered = False
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from frugalrl.checks import check_choice, is_positive, number_from
 
+if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 KERNELS = ("epanechnikov", "tophat", "gaussian")
@@ -69,23 +68,7 @@ def _cumulative(t: NDArray[np.float64], kernel: str) -> NDArray[np.float64]:
 
 
 def check_kernel_settings(kernel: str, bandwidth: float, half_width: float) -> None:
-    """Raise a ValueError that names the argument, the value and what would work."""
+    """Raise an error that names the argument, the value and what would work."""
     check_choice("kernel", kernel, KERNELS)
-    check_positive("bandwidth", bandwidth)
-    check_positive("half_width", half_width)
-
-
-def check_positive(argument: str, value: float) -> None:
-    """Raise unless the value is a finite number above 0."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{argument}={value!r} is out of range; use a number above 0")
-
-
-def check_choice(argument: str, value: object, choices: Iterable[str]) -> None:
-    """Raise unless the value is one of the choices, naming the nearest of them."""
-    choices = list(choices)
-    if value in choices:
-        return
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{argument}={value!r} is unknown{hint} (known: {', '.join(choices)})")
+    number_from("bandwidth", bandwidth, "a number above 0", is_positive)
+    number_from("half_width", half_width, "a number above 0", is_positive)

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from frugalrl.admission.kernels import KERNELS, check_choice, check_kernel_settings, check_positive
+from frugalrl.admission.kernels import KERNELS
+from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_REAL_NUMBERS = {
-    "dimension_threshold": "0 < dimension_threshold <= 1",
-    "min_dimension_fraction": "0 to 1",
-    "bandwidth": "a number above 0",
-    "half_width": "a number above 0",
-    "density_threshold": "0 (only empty cells admit) or more",
-    "decay": "a number above 0 (infinity: no decay)",
+_NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "dimension_threshold": ("0 < dimension_threshold <= 1", lambda it: 0.0 < it <= 1.0),
+    "min_dimension_fraction": ("0 to 1", lambda it: 0.0 <= it <= 1.0),
+    "bandwidth": ("a number above 0", is_positive),
+    "half_width": ("a number above 0", is_positive),
+    "density_threshold": (
+        "0 (only empty cells admit) or more",
+        lambda it: 0.0 <= it < math.inf,
+    ),
+    "decay": ("a number above 0 (infinity: no decay)", lambda it: it > 0.0),
 }
-"""The settings that are real numbers, and what would work."""
-
-
-def whole_number(argument: str, value: object, least: int) -> int:
-    """Give a Python or NumPy integer as an int, refusing all else and what is too small."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_whole or cast("int", value) < least:
-        raise ValueError(f"{argument}={value!r} is out of range; use a whole number from {least}")
-    return int(cast("int", value))
-
-
-def real_number(argument: str, value: object, use: str) -> float:
-    """Give a Python or NumPy number as a float, refusing all else."""
-    is_real = isinstance(value, int | float | np.integer | np.floating)
-    if not is_real or isinstance(value, bool):
-        raise ValueError(f"{argument}={value!r} is no number; use {use}")
-    try:
-        return float(cast("float", value))
-    except OverflowError:
-        raise ValueError(f"{argument}={value!r} is out of range; use {use}") from None
+"""The settings that are real numbers, what would work in words, and a test of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,38 +51,20 @@ class FrugalSettings:
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name; numbers become plain ones, which JSON can hold."""
         for name in ("warmup_steps", "bins"):
-            self._set(name, whole_number(name, getattr(self, name), 1))
-        for name, use in _REAL_NUMBERS.items():
-            self._set(name, real_number(name, getattr(self, name), use))
-        if not 0.0 < self.dimension_threshold <= 1.0:
-            raise ValueError(
-                f"dimension_threshold={self.dimension_threshold!r} is out of range; "
-                "use 0 < dimension_threshold <= 1"
-            )
-        if not 0.0 <= self.min_dimension_fraction <= 1.0:
-            raise ValueError(
-                f"min_dimension_fraction={self.min_dimension_fraction!r} is out of range; "
-                "use 0 to 1"
-            )
-        check_kernel_settings(self.kernel, self.bandwidth, self.half_width)
-        if not (math.isfinite(self.density_threshold) and self.density_threshold >= 0.0):
-            raise ValueError(
-                f"density_threshold={self.density_threshold!r} is out of range; "
-                "use 0 (only empty cells admit) or more"
-            )
-        if not self.decay > 0.0:
-            raise ValueError(
-                f"decay={self.decay!r} is out of range; use a number above 0 (infinity: no decay)"
-            )
+            self._set(name, integer_from(name, getattr(self, name), 1))
+        for name, (use, accepts) in _NUMBERS.items():
+            self._set(name, number_from(name, getattr(self, name), use, accepts))
+        check_choice("kernel", self.kernel, KERNELS)
         check_choice("outside", self.outside, ("clip", "extend"))
         check_choice("on_equivalent", self.on_equivalent, ("replace", "discard"))
         check_choice("warmup", self.warmup, ("keep", "filter"))
         if isinstance(self.reward_scale, str):
             check_choice("reward_scale", self.reward_scale, ("auto",))
         else:
-            scale = real_number("reward_scale", self.reward_scale, 'a number above 0 or "auto"')
-            check_positive("reward_scale", scale)
-            self._set("reward_scale", scale)
+            use = 'a number above 0 or "auto"'
+            self._set(
+                "reward_scale", number_from("reward_scale", self.reward_scale, use, is_positive)
+            )
 
     def _set(self, name: str, value: float) -> None:
         """Replace a setting while it is checked; afterwards all stay as they are."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.filters import AdmitAll
-from frugalrl.admission.kernels import check_choice
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
+from frugalrl.checks import check_choice, integer_from, refuse_class
 from frugalrl.replay.intake import Intake
 from frugalrl.replay.persistence import (
     KIND,
@@ -32,8 +32,6 @@ from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.replay.validation import (
     capacity_from,
     check_dtype,
-    integer_from,
-    refuse_class,
     slots_from,
 )
 from frugalrl.state_io import StateFileError, load_state, save_state

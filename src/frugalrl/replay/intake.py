@@ -14,6 +14,7 @@ from frugalrl.admission.density import ENOUGH
 from frugalrl.admission.filters import AdmitAll
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
+from frugalrl.checks import integer_from
 from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.deciding import NOT_DECIDED, NOT_STAGED, add_decided_rows
 from frugalrl.replay.kernels import add_rows
@@ -22,7 +23,6 @@ from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 from frugalrl.replay.samplers import Prioritized, Sampler
 from frugalrl.replay.staging import UNKNOWN_TYPES, Stage, teach
 from frugalrl.replay.storage import Storage
-from frugalrl.replay.validation import integer_from
 
 _LIBRARY = __name__.partition(".")[0]
 _COUNTERS = ("offered", "stored", "replaced", "dropped", "refused")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.kernels import check_choice
+from frugalrl.checks import check_choice, integer_from, is_positive, number_from, refuse_class
 from frugalrl.replay.reading import scale_to_slots
 from frugalrl.replay.sum_tree import SumTree
-from frugalrl.replay.validation import integer_from, number_from, refuse_class
 
 _LEAST_PRIORITY, _MOST_PRIORITY = 1e-100, 1e100
 """Priorities stay within these, whatever the errors and alpha: the sum of as many as there can be
@@ -157,9 +157,7 @@ class LargeBatch(Uniform):
     name: ClassVar[str] = "large_batch"
 
     def __init__(self, multiple: int = 4) -> None:
-        if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple < 1:
-            raise ValueError(f"multiple={multiple!r} is out of range; use an integer from 1")
-        self._multiple = multiple
+        self._multiple = integer_from("multiple", multiple, 1)
 
     @property
     def multiple(self) -> int:
@@ -201,16 +199,11 @@ class Prioritized:
         anneal_steps: int = 1_000_000,
         epsilon: float = 1e-6,
     ) -> None:
-        for name, value in {"alpha": alpha, "beta": beta, "beta_final": beta_final}.items():
-            if number_from(name, value) < 0.0:
-                raise ValueError(f"{name}={value!r} is out of range; use a number from 0")
-        if number_from("epsilon", epsilon) <= 0.0:
-            raise ValueError(f"epsilon={epsilon!r} is out of range; use a number above 0")
-        self.alpha = float(alpha)
-        self.beta = float(beta)
-        self.beta_final = float(beta_final)
+        self.alpha = number_from("alpha", alpha, "a number from 0", _is_not_negative)
+        self.beta = number_from("beta", beta, "a number from 0", _is_not_negative)
+        self.beta_final = number_from("beta_final", beta_final, "a number from 0", _is_not_negative)
         self.anneal_steps = integer_from("anneal_steps", anneal_steps, 1)
-        self.epsilon = float(epsilon)
+        self.epsilon = number_from("epsilon", epsilon, "a number above 0", is_positive)
         self._tree = SumTree()
         # The greatest priority seen, already raised to alpha.
         self._greatest = 1.0
@@ -311,9 +304,9 @@ class Prioritized:
         in_range = (priorities >= 0.0) & (priorities <= _MOST_PRIORITY)
         if priorities.ndim != 1 or not in_range.all():
             raise ValueError("priorities must be finite, not negative, and one-dimensional")
-        made._greatest = number_from("greatest", greatest)
-        if not _LEAST_PRIORITY <= made._greatest <= _MOST_PRIORITY:
-            raise ValueError(f"greatest={greatest!r} is no priority")
+        made._greatest = number_from(
+            "greatest", greatest, "a priority", lambda it: _LEAST_PRIORITY <= it <= _MOST_PRIORITY
+        )
         made._tree.resize(len(priorities))
         made._tree.replace_all(priorities)
         return made
@@ -323,6 +316,10 @@ class Prioritized:
             f"Prioritized(alpha={self.alpha}, beta={self.beta}, beta_final={self.beta_final}, "
             f"anneal_steps={self.anneal_steps}, epsilon={self.epsilon})"
         )
+
+
+def _is_not_negative(number: float) -> bool:
+    return 0.0 <= number < math.inf
 
 
 SAMPLERS: dict[str, type[Uniform] | type[Prioritized]] = {

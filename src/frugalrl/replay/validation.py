@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import re
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.kernels import check_choice
+from frugalrl.checks import check_choice, integer_from
 from frugalrl.replay.storage import MOST_TRANSITIONS
 
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}
-
-
-def integer_from(name: str, value: Any, least: int) -> int:
-    """Give a value as an integer of at least `least`."""
-    if isinstance(value, bool):
-        raise TypeError(f"{name}={value!r} is no integer; use one from {least}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}={value!r} is no integer; use one from {least}") from None
-    if number < least:
-        raise ValueError(f"{name}={value!r} is out of range; use an integer from {least}")
-    return number
-
-
-def number_from(name: str, value: Any) -> float:
-    """Give a value as a finite number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}={value!r} is no number")
-    if not math.isfinite(value):
-        raise ValueError(f"{name}={value!r} is out of range; use a finite number")
-    return float(value)
-
-
-def refuse_class(name: str, value: Any) -> None:
-    """Raise if a class was given where an object of it is wanted; it has all the methods too."""
-    if isinstance(value, type):
-        raise TypeError(f"{name}={value.__name__} is a class; use an object, {value.__name__}()")
 
 
 def slots_from(value: Any) -> NDArray[np.int64]:

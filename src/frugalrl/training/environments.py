@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import warnings
@@ -13,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from frugalrl.checks import nearest
 from frugalrl.training.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -146,12 +146,10 @@ def _nearest(name: str) -> str:
     if stem in versions:
         known = ", ".join(f"{stem}-v{version}" for version in sorted(versions[stem]))
         return f" of this installation; its versions are {known}"
-    lowered = {known.lower(): known for known in versions}
-    near = difflib.get_close_matches(stem.lower(), lowered, n=1, cutoff=0.5)
-    if not near:
+    near = nearest(stem, versions, cutoff=0.5)
+    if near is None:
         return "; `python -c 'import gymnasium; gymnasium.pprint_registry()'` lists them"
-    match = lowered[near[0]]
-    return f"; did you mean {match}-v{max(versions[match])}?"
+    return f"; did you mean {near}-v{max(versions[near])}?"
 
 
 def _install_hint(spec: EnvSpec) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from frugalrl.agents.settings import AgentSettings
+from frugalrl.checks import check_choice
 from frugalrl.training.config import Algo, SamplerName, TrainConfig
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.presets import defaults, find_preset
@@ -106,25 +106,15 @@ def agent_settings(config: TrainConfig) -> AgentSettings:
 def _check_choices(config: TrainConfig) -> None:
     for name, choices in _CHOICES.items():
         value = getattr(config, name)
-        if value is not None and value not in choices:
-            raise ConfigError(f"{name}={value!r} is unknown; {_suggest(value, choices)}")
+        if value is not None:
+            check_choice(name, value, choices, ConfigError)
     if isinstance(config.admission, str):
-        if config.admission not in _ADMISSIONS:
-            raise ConfigError(
-                f"admission={config.admission!r} is unknown; "
-                f"{_suggest(config.admission, _ADMISSIONS)}"
-            )
+        check_choice("admission", config.admission, _ADMISSIONS, ConfigError)
     elif not callable(getattr(config.admission, "offer", None)):
         raise ConfigError(
             f"admission={config.admission!r} is no filter; choose one of {_ADMISSIONS} or pass "
             "an object such as frugalrl.FrugalFilter()"
         )
-
-
-def _suggest(value: object, choices: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(str(value), choices, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}Choose one of {', '.join(choices)}"
 
 
 def _check_numbers(config: TrainConfig) -> None:
