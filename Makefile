@@ -20,7 +20,7 @@ REQUIREMENTS := pyproject.toml constraints.txt
 DEMO_ENV := $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(DEMO_STAMP))
 
 .DEFAULT_GOAL := help
-.PHONY: help fresh-kernels demo test test-slow commit-checks format bench-admission bench-buffers docs docs-serve dev clean distclean
+.PHONY: help fresh-kernels demo test browser test-slow commit-checks format bench-admission bench-buffers docs docs-serve dev clean distclean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -33,14 +33,24 @@ fresh-kernels:
 demo: $(DEMO_ENV) fresh-kernels  ## Train SAC with and without the frugal buffer on Pendulum-v1, print a table, write plots
 	$(BIN)/frugalrl demo --out $(OUT)
 
-test: $(DEV_STAMP)  ## Run the tests and enforce the coverage gate
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
-		|| echo "Chromium is missing and the report's tests need it; on Debian: apt-get install chromium"
+test: $(DEV_STAMP) browser  ## Run the tests and enforce the coverage gate
 	$(BIN)/coverage erase
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report= --cov-fail-under=0
 	@# Coverage cannot see inside compiled kernels, so their small tests run once more as plain Python.
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m pure_python --cov --cov-append --cov-report= --cov-fail-under=0
 	$(BIN)/coverage report
+
+# The report's tests look at it in a real browser, and are skipped where there is none.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "Installing Chromium for the report's tests ..."; \
+			export DEBIAN_FRONTEND=noninteractive; \
+			{ apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1; \
+		fi; \
+		command -v chromium >/dev/null \
+			|| echo "No Chromium: the report's browser tests are skipped (on Debian: apt-get install chromium)"; \
+	}
 
 test-slow: $(DEV_STAMP)  ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
