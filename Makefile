@@ -20,17 +20,12 @@ REQUIREMENTS := pyproject.toml constraints.txt
 DEMO_ENV := $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(DEMO_STAMP))
 
 .DEFAULT_GOAL := help
-.PHONY: help fresh-kernels demo test browser test-slow commit-checks format bench-admission bench-buffers docs docs-serve dev clean distclean
+.PHONY: help demo test browser test-slow commit-checks format bench-admission bench-buffers docs docs-serve dev clean distclean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-# Numba compares cached code with its own source file only, so after an update of the checkout a
-# kernel may call an old one. Compiled code older than the newest source goes.
-fresh-kernels:
-	@newest=$$(ls -t $$(find src -name '*.py') | head -n 1); find src -name '*.nbi' ! -newer "$$newest" -exec rm -f {} +
-
-demo: $(DEMO_ENV) fresh-kernels  ## Train SAC with and without the frugal buffer on Pendulum-v1, print a table, write plots
+demo: $(DEMO_ENV)  ## Train SAC with and without the frugal buffer on Pendulum-v1, print a table, write plots
 	$(BIN)/frugalrl demo --out $(OUT)
 
 test: $(DEV_STAMP) browser  ## Run the tests and enforce the coverage gate
@@ -64,10 +59,10 @@ format: $(DEV_STAMP)  ## Format the code and repair what the linter can repair
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench-admission: $(DEV_STAMP) fresh-kernels  ## Measure the cost of a decision against scikit-learn's density
+bench-admission: $(DEV_STAMP)  ## Measure the cost of a decision against scikit-learn's density
 	$(BIN)/python benchmarks/admission.py
 
-bench-buffers: $(DEV_STAMP) fresh-kernels  ## Measure bytes and time of a transition against other replay buffers
+bench-buffers: $(DEV_STAMP)  ## Measure bytes and time of a transition against other replay buffers
 	$(BIN)/python benchmarks/buffers.py
 
 docs: $(DOCS_STAMP)  ## Build the documentation into site/, refusing broken links

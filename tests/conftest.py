@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 # Tests run in several processes at once, so each keeps to one thread. This has to happen before
 # NumPy, JAX or Torch are imported; what the user has set stays.
@@ -40,20 +39,3 @@ settings.register_profile(
     "thorough", deadline=None, max_examples=1000, print_blob=True, suppress_health_check=_QUIET
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-
-def _drop_outdated_compiled_code() -> None:
-    """Delete compiled code older than any of the package's sources.
-
-    Numba compares a cached function with its own file only, not with the files of the functions it
-    calls, so after an edit it may go on with a mixture of old and new.
-    """
-    package = Path(__file__).parent.parent / "src" / "frugalrl"
-    newest = max(source.stat().st_mtime for source in package.rglob("*.py"))
-    for cached in package.rglob("*.nbi"):
-        if cached.stat().st_mtime < newest:
-            cached.unlink(missing_ok=True)
-
-
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    _drop_outdated_compiled_code()

@@ -1,31 +1,36 @@
-"""Who waits for the compiler is told so, once."""
+"""Compiled functions keep their type, and are kept by all sources that they are made from."""
 
 from __future__ import annotations
 
-import pytest
-from numba import njit
+from pathlib import Path
 
-from frugalrl.compiling import tell_of_compilation
+import frugalrl
+from frugalrl.compiling import _sources_behind, compiled
 
-
-def fresh(module: str) -> None:
-    """Have a function of this module compiled."""
-
-    def function(x: int) -> int:
-        return x
-
-    function.__module__ = module
-    njit(function)(1)
+PACKAGE = Path(frugalrl.__file__).parent
 
 
-def test_only_our_functions_are_told_of_and_once(capsys: pytest.CaptureFixture[str]) -> None:
-    fresh("frugalrl.something")  # the package's own listener may have been told already, or not
-    capsys.readouterr()
-    tell_of_compilation()
-    fresh("somebody.else")
-    assert capsys.readouterr().err == ""
-    fresh("frugalrl.something")
-    fresh("frugalrl.something")
-    told = capsys.readouterr().err
-    assert told.count("compiling") == 1
-    assert told.startswith("frugalrl:")
+@compiled
+def plain(x: int) -> int:
+    return x + 1
+
+
+@compiled(nogil=True)
+def with_options(x: int) -> int:
+    return plain(x) + 1
+
+
+def test_with_and_without_options() -> None:
+    assert with_options(1) == 3
+
+
+def test_sources_are_followed_through_imports(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from frugalrl.replay.sum_tree import update\n")
+    behind = _sources_behind(tmp_path / "mine.py")
+    assert {PACKAGE / "replay" / "sum_tree.py", PACKAGE / "compiling.py"} <= behind
+    assert PACKAGE / "cli.py" not in behind
+
+
+def test_an_imported_package_counts_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def f():\n    import frugalrl\n")
+    assert set(PACKAGE.rglob("*.py")) <= _sources_behind(tmp_path / "mine.py")

@@ -40,7 +40,7 @@ def test_nothing_compiled_yet(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stderr == "frugalrl: compiling, once on this machine; about a minute\n"
+    assert done.stderr == ""  # the process that runs the tests would do the talking
     assert done.stdout.split() == ["3", "3", "3"]
 
 

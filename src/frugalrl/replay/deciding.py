@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from frugalrl.admission.decision import decide
 from frugalrl.admission.density import ENOUGH
+from frugalrl.compiling import compiled
 from frugalrl.replay.kernels import FINE, RECORD_REWARD, list_free, stage_rows, write_rows
 
 NOT_STAGED, NOT_DECIDED = -1, -2
 """A shape is wrong, nothing was done; some row is refused or finds no room, all are only staged."""
 
 
-@njit(cache=True)
+@compiled
 def add_decided_rows(
     observations: Any, actions: Any, rewards: Any, next_observations: Any,
     terminated: Any, truncated: Any, states: Any, records: Any,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from frugalrl.compiling import compiled
 from frugalrl.replay.kernels import (
     COUNT,
     EVICTED,
@@ -25,7 +25,7 @@ from frugalrl.replay.kernels import (
 )
 
 
-@njit(cache=True)
+@compiled
 def structure_is_sound(table: Any, refs: Any, last: Any, control: Any, capacity: int) -> bool:
     """Tell whether no kernel can go astray: every list is whole and every id in its range.
 

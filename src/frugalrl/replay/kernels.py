@@ -19,9 +19,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
+from frugalrl.compiling import compiled
 
 REFUSED = 3
 """Code of a row that holds NaN or infinity."""
@@ -40,7 +40,7 @@ TERMINATED, TRUNCATED, FLAG_BITS = 1, 2, 2
 FINE, BAD_CODE, BAD_STORE, BAD_REPLACE = 0, 1, 2, 3
 
 
-@njit(cache=True)
+@compiled
 def _stage(
     observations: Any, actions: Any, rewards: Any, next_observations: Any,
     terminated: Any, truncated: Any, states: Any, records: Any, copy_actions: bool, codes: Any,
@@ -81,7 +81,7 @@ def _stage(
     return refused
 
 
-@njit(cache=True)
+@compiled
 def stage_rows(
     observations: Any, actions: Any, rewards: Any, next_observations: Any,
     terminated: Any, truncated: Any, states: Any, records: Any, copy_actions: bool, codes: Any,
@@ -109,7 +109,7 @@ def stage_rows(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@compiled
 def _link_youngest(table: Any, control: Any, slot: int) -> None:
     """Put a slot at the young end of the age list."""
     youngest = control[YOUNGEST]
@@ -122,7 +122,7 @@ def _link_youngest(table: Any, control: Any, slot: int) -> None:
     control[YOUNGEST] = slot
 
 
-@njit(cache=True)
+@compiled
 def _unlink(table: Any, control: Any, slot: int) -> None:
     """Take a slot out of the age list."""
     older = table[slot, OLDER]
@@ -137,7 +137,7 @@ def _unlink(table: Any, control: Any, slot: int) -> None:
         control[YOUNGEST] = older
 
 
-@njit(cache=True)
+@compiled
 def _take_state(refs: Any, control: Any) -> Any:
     """Take a free state; the caller has made sure that there is one."""
     state = control[FREE_STATE]
@@ -151,7 +151,7 @@ def _take_state(refs: Any, control: Any) -> Any:
     return state
 
 
-@njit(cache=True)
+@compiled
 def _release_state(refs: Any, control: Any, state: int) -> None:
     """Drop one hold on a state, freeing it after the last."""
     refs[state] -= 1
@@ -161,14 +161,14 @@ def _release_state(refs: Any, control: Any, state: int) -> None:
         control[LIVE] -= 1
 
 
-@njit(cache=True)
+@compiled
 def _release_states_of(table: Any, refs: Any, control: Any, slot: int) -> None:
     """Drop a transition's hold on its two states."""
     _release_state(refs, control, table[slot, STATE])
     _release_state(refs, control, table[slot, NEXT] >> FLAG_BITS)
 
 
-@njit(cache=True)
+@compiled
 def _next_free(table: Any, control: Any, capacity: int) -> Any:
     """Give the slot that the next stored transition takes, -1 when there is none."""
     if control[FREE_SLOT] >= 0:
@@ -178,7 +178,7 @@ def _next_free(table: Any, control: Any, capacity: int) -> Any:
     return -1
 
 
-@njit(cache=True)
+@compiled
 def _take_slot(table: Any, control: Any, slot: int) -> None:
     """Occupy the slot that `_next_free` gave."""
     if control[FREE_SLOT] >= 0:
@@ -189,7 +189,7 @@ def _take_slot(table: Any, control: Any, slot: int) -> None:
     _link_youngest(table, control, slot)
 
 
-@njit(cache=True)
+@compiled
 def _fill(
     table: Any, pool: Any, refs: Any, last: Any, control: Any,
     bits: Any, records: Any, row: int, slot: int,
@@ -224,7 +224,7 @@ def _fill(
         table[slot, ACTION + j] = records[row, RECORD_ACTION + j]
 
 
-@njit(cache=True)
+@compiled
 def evict_oldest(table: Any, refs: Any, control: Any) -> Any:
     """Free the oldest slot and give its number."""
     slot = control[OLDEST]
@@ -232,7 +232,7 @@ def evict_oldest(table: Any, refs: Any, control: Any) -> Any:
     return slot
 
 
-@njit(cache=True)
+@compiled
 def evict_slot(table: Any, refs: Any, control: Any, slot: int) -> None:
     """Free an occupied slot."""
     _unlink(table, control, slot)
@@ -244,7 +244,7 @@ def evict_slot(table: Any, refs: Any, control: Any, slot: int) -> None:
     control[EVICTED] += 1
 
 
-@njit(cache=True)
+@compiled
 def append_rows(
     table: Any, pool: Any, refs: Any, last: Any, control: Any,
     bits: Any, records: Any, start: int, codes: Any, slots: Any, capacity: int,
@@ -271,7 +271,7 @@ def append_rows(
     return len(codes)
 
 
-@njit(cache=True)
+@compiled
 def add_rows(
     observations: Any, actions: Any, rewards: Any, next_observations: Any,
     terminated: Any, truncated: Any, states: Any, records: Any,
@@ -296,7 +296,7 @@ def add_rows(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@compiled
 def list_free(table: Any, refs: Any, control: Any, capacity: int, free: Any) -> Any:
     """Fill `free` with the slots that the next stored transitions take.
 
@@ -319,7 +319,7 @@ def list_free(table: Any, refs: Any, control: Any, capacity: int, free: Any) -> 
     return wanted
 
 
-@njit(cache=True)
+@compiled
 def write_rows(
     table: Any, pool: Any, refs: Any, last: Any, control: Any,
     bits: Any, records: Any, rows: Any, codes: Any, slots: Any, capacity: int,
@@ -350,7 +350,7 @@ def write_rows(
     return len(codes), FINE
 
 
-@njit(cache=True)
+@compiled
 def compact_states(table: Any, pool: Any, refs: Any, last: Any, control: Any, limit: int) -> None:
     """Move every live state to an id below the limit, which must leave room for all of them."""
     used = control[STATES_USED]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from frugalrl.compiling import compiled
 from frugalrl.replay.kernels import (
     ACTION,
     COUNT,
@@ -21,7 +21,7 @@ from frugalrl.replay.kernels import (
 )
 
 
-@njit(cache=True)
+@compiled
 def scale_to_slots(uniform: Any, limit: int) -> Any:
     """Turn (n,) numbers of [0, 1) into (n,) slots below the limit."""
     slots = np.empty(len(uniform), dtype=np.int64)
@@ -31,7 +31,7 @@ def scale_to_slots(uniform: Any, limit: int) -> Any:
     return slots
 
 
-@njit(cache=True)
+@compiled
 def occupied(table: Any, slots: Any) -> Any:
     """Tell which slots hold a transition."""
     result = np.empty(len(slots), dtype=np.bool_)
@@ -40,7 +40,7 @@ def occupied(table: Any, slots: Any) -> Any:
     return result
 
 
-@njit(cache=True)
+@compiled
 def gather(
     table: Any, pool: Any, slots: Any, states: Any, next_states: Any,
     actions: Any, rewards: Any, terminated: Any, truncated: Any,
@@ -77,7 +77,7 @@ def gather(
     return -1
 
 
-@njit(cache=True)
+@compiled
 def oldest_first(table: Any, control: Any) -> Any:
     """List the occupied slots, oldest first."""
     slots = np.empty(control[COUNT], dtype=np.int64)
@@ -88,7 +88,7 @@ def oldest_first(table: Any, control: Any) -> Any:
     return slots
 
 
-@njit(cache=True)
+@compiled
 def all_below(slots: Any, limit: int) -> bool:
     """Tell whether all slots lie from 0 to below the limit."""
     found = True
@@ -97,7 +97,7 @@ def all_below(slots: Any, limit: int) -> bool:
     return found
 
 
-@njit(cache=True)
+@compiled
 def all_finite(values: Any) -> bool:
     """Tell whether no value is NaN or infinite."""
     finite = True

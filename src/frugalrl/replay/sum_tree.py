@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from frugalrl.compiling import compiled
 
 FAN = 8
 """Children of a node: shallow enough for few cache misses, narrow enough to scan."""
@@ -124,7 +125,7 @@ def _levels(leaves: int) -> tuple[NDArray[np.int64], int]:
         nodes = families
 
 
-@njit(cache=True)
+@compiled
 def _refresh(sums: Any, least: Any, offsets: Any, level: int, node: int) -> None:
     """Compute a node anew from its children."""
     first = offsets[level - 1] + node * FAN
@@ -145,7 +146,7 @@ def _refresh(sums: Any, least: Any, offsets: Any, level: int, node: int) -> None
     least[offsets[level] + node - offsets[1]] = smallest
 
 
-@njit(cache=True)
+@compiled
 def _rebuild(sums: Any, least: Any, offsets: Any) -> None:
     """Compute every node anew."""
     for level in range(1, len(offsets)):
@@ -153,7 +154,7 @@ def _rebuild(sums: Any, least: Any, offsets: Any) -> None:
             _refresh(sums, least, offsets, level, node)
 
 
-@njit(cache=True)
+@compiled
 def _set(sums: Any, least: Any, offsets: Any, slots: Any, values: Any, only_positive: bool) -> None:
     """Set leaves, then refresh the nodes above them, level by level."""
     nodes = np.empty(len(slots), dtype=np.int64)
@@ -177,7 +178,7 @@ def _set(sums: Any, least: Any, offsets: Any, slots: Any, values: Any, only_posi
         count = families
 
 
-@njit(cache=True)
+@compiled
 def _walk(sums: Any, offsets: Any, mark: float) -> int:
     """Walk from the root to the leaf under a mark."""
     node = 0
@@ -196,7 +197,7 @@ def _walk(sums: Any, offsets: Any, mark: float) -> int:
     return node
 
 
-@njit(cache=True)
+@compiled
 def _find(sums: Any, offsets: Any, marks: Any) -> Any:
     """Find the leaf under each mark."""
     found = np.empty(len(marks), dtype=np.int64)
@@ -205,7 +206,7 @@ def _find(sums: Any, offsets: Any, marks: Any) -> Any:
     return found
 
 
-@njit(cache=True)
+@compiled
 def _draw_stratified(sums: Any, offsets: Any, uniform: Any, size: int, least: float) -> Any:
     """Draw one leaf from each of `size` equal shares, batch after batch."""
     found = np.empty(len(uniform), dtype=np.int64)

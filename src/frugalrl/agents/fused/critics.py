@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
 from frugalrl.agents.fused.kernels import (
     OPTIONS,
@@ -17,18 +17,19 @@ from frugalrl.agents.fused.kernels import (
 from frugalrl.agents.fused.mlp import action_gradient, backward_critic, forward_critic
 from frugalrl.agents.fused.scratch import Numbers, Scratch
 from frugalrl.agents.state import State
+from frugalrl.compiling import compiled
 
 SMALLEST_ERROR = np.float32(1e-8)  # keeps LaBER's distribution defined where every error vanishes
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def one_of(flat: Floats, index: int, count: int) -> Floats:
     """Return the parameters of one of several networks of the same size, as a view."""
     size = flat.shape[0] // count
     return flat[index * size : (index + 1) * size]
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def evaluate(critics: Floats, inputs: Floats, scratch: Scratch, numbers: Numbers) -> None:
     """Compute every critic's values of inputs (rows, d + a) into scratch.q."""
     for c in range(numbers.critics):
@@ -41,8 +42,8 @@ def evaluate(critics: Floats, inputs: Floats, scratch: Scratch, numbers: Numbers
         )
 
 
-@njit(**OPTIONS)
-def first_above(sorted_values: Floats, value: float) -> int:
+@compiled(**OPTIONS)
+def first_above(sorted_values: NDArray[np.float64], value: float) -> int:
     """Return the first index whose value is greater, or the last index."""
     low, high = 0, sorted_values.shape[0] - 1
     while low < high:
@@ -54,7 +55,7 @@ def first_above(sorted_values: Floats, value: float) -> int:
     return low
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def select_by_error(
     values: Floats, targets: Floats, uniforms: Floats, rows: Ints, weights: Floats
 ) -> None:
@@ -75,7 +76,7 @@ def select_by_error(
         weights[k] = np.float32(total / m) / error
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def choose(uniforms: Floats, index: int, scratch: Scratch) -> None:
     """Gather LaBER's selection for one critic, whose values of the large batch are in q."""
     m = scratch.targets.shape[0]
@@ -87,7 +88,7 @@ def choose(uniforms: Floats, index: int, scratch: Scratch) -> None:
         scratch.chosen_targets[k] = scratch.targets[rows[k]]
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def learn_one(
     critic: Floats,
     slopes: Floats,
@@ -118,7 +119,7 @@ def learn_one(
     return float(loss / rows * (0.5 if half else 1.0))
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def learn_critics(
     state: State,
     data: tuple[Floats, Floats, Floats, Floats],
@@ -160,7 +161,7 @@ def learn_critics(
     return loss
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def value_gradient(critics: Floats, scratch: Scratch, numbers: Numbers, used: int) -> float:
     """Fill action_slopes with the gradient of minus the mean of the least value.
 

@@ -6,16 +6,15 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from frugalrl.compiling import compiled
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 # Sums may be reordered and multiply-adds contracted, which vectorises them; NaN stays NaN.
 OPTIONS: dict[str, Any] = {
-    "cache": True,
     "nogil": True,
-    "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
 }
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -23,7 +22,7 @@ BETA1, BETA2, ADAM_EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8
 REST1, REST2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def bias_relu(values: Floats, biases: Floats) -> None:
     """Add biases (h,) to values (n, h) and cut at zero, in place."""
     for i in range(values.shape[0]):
@@ -32,7 +31,7 @@ def bias_relu(values: Floats, biases: Floats) -> None:
             values[i, j] = ZERO if value < ZERO else value
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def bias_relu_head(
     values: Floats, biases: Floats, weights: Floats, bias: np.float32, outputs: Floats
 ) -> None:
@@ -47,7 +46,7 @@ def bias_relu_head(
         outputs[i] = total + bias
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def add_bias(values: Floats, biases: Floats) -> None:
     """Add biases (a,) to values (n, a), in place."""
     for i in range(values.shape[0]):
@@ -55,7 +54,7 @@ def add_bias(values: Floats, biases: Floats) -> None:
             values[i, j] += biases[j]
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def relu_gradient(slopes: Floats, hidden: Floats, bias_slopes: Floats) -> None:
     """Zero slopes (n, h) where the unit was cut, in place, and sum them over rows."""
     bias_slopes[:] = ZERO
@@ -66,7 +65,7 @@ def relu_gradient(slopes: Floats, hidden: Floats, bias_slopes: Floats) -> None:
             bias_slopes[j] += slope
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def head_gradient(
     output_slopes: Floats,
     weights: Floats,
@@ -92,7 +91,7 @@ def head_gradient(
             weight_slopes[j] += up * value
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def head_gradient_rows(
     output_slope: np.float32, weights: Floats, hidden: Floats, rows: Ints, slopes: Floats
 ) -> None:
@@ -103,7 +102,7 @@ def head_gradient_rows(
             slopes[k, j] = output_slope * weights[j] if hidden[i, j] > ZERO else ZERO
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def relu_gradient_rows(slopes: Floats, hidden: Floats, rows: Ints) -> None:
     """Zero slopes (k, h), which belong to some rows of hidden, where the unit was cut."""
     for k in range(rows.shape[0]):
@@ -112,7 +111,7 @@ def relu_gradient_rows(slopes: Floats, hidden: Floats, rows: Ints) -> None:
             slopes[k, j] = slopes[k, j] if hidden[i, j] > ZERO else ZERO
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def sum_rows(values: Floats, totals: Floats) -> None:
     """Sum values (n, a) over rows into totals (a,)."""
     totals[:] = ZERO
@@ -121,7 +120,7 @@ def sum_rows(values: Floats, totals: Floats) -> None:
             totals[j] += values[i, j]
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def adam_scales(steps: int, rate: float) -> tuple[np.float32, np.float32]:
     """Return the step size and the root's scale that correct Adam's bias at step 1, 2, ..."""
     return (
@@ -130,7 +129,7 @@ def adam_scales(steps: int, rate: float) -> tuple[np.float32, np.float32]:
     )
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def adam(
     parameters: Floats,
     slopes: Floats,
@@ -149,7 +148,7 @@ def adam(
         parameters[i] -= size * mean / (np.sqrt(square) * root + ADAM_EPSILON)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def polyak(targets: Floats, parameters: Floats, tau: np.float32) -> None:
     """Move targets a share tau towards the parameters, in place."""
     rest = ONE - tau
@@ -157,7 +156,7 @@ def polyak(targets: Floats, parameters: Floats, tau: np.float32) -> None:
         targets[i] = rest * targets[i] + tau * parameters[i]
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def side_by_side(left: Floats, right: Floats, both: Floats) -> None:
     """Write left (n, d) and right (n, a) into both (n, d + a)."""
     d = left.shape[1]

@@ -7,7 +7,6 @@ holds, one after the other, the hidden layers' activations of ``rows`` rows.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from frugalrl.agents.fused.blas import (
     product,
@@ -27,9 +26,10 @@ from frugalrl.agents.fused.kernels import (
     relu_gradient_rows,
     sum_rows,
 )
+from frugalrl.compiling import compiled
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
     """Return the weights (n, m) and biases (m,) of one layer, as views."""
     start = 0
@@ -40,7 +40,7 @@ def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
     return flat[start:middle].reshape(n, m), flat[middle : middle + m]
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def activations(memory: Floats, sizes: Ints, index: int, rows: int) -> Floats:
     """Return the hidden layer number index (1, 2, ...), (rows, h), as a view."""
     start = 0
@@ -50,7 +50,7 @@ def activations(memory: Floats, sizes: Ints, index: int, rows: int) -> Floats:
     return memory[start : start + rows * width].reshape(rows, width)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def forward_hidden(
     flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, layers: int
 ) -> Floats:
@@ -66,7 +66,7 @@ def forward_hidden(
     return below
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def forward(flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, outputs: Floats) -> None:
     """Compute a network's outputs (rows, m), keeping its hidden layers in memory."""
     last = len(sizes) - 2
@@ -76,7 +76,7 @@ def forward(flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, outputs: 
     add_bias(outputs, biases)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def forward_critic(
     flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, outputs: Floats
 ) -> None:
@@ -90,7 +90,7 @@ def forward_critic(
     bias_relu_head(above, biases, head.reshape(-1), bias[0], outputs)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def backward_hidden(
     flat: Floats,
     slopes: Floats,
@@ -128,7 +128,7 @@ def backward_hidden(
     product_left_transposed(inputs, up, weight_slopes)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def backward_critic(
     flat: Floats,
     slopes: Floats,
@@ -153,7 +153,7 @@ def backward_critic(
     backward_hidden(flat, slopes, sizes, inputs, memory, scratch, up)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def backward_actor(
     flat: Floats,
     slopes: Floats,
@@ -184,7 +184,7 @@ def backward_actor(
     backward_hidden(flat, slopes, sizes, inputs, memory, scratch, up)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def action_gradient(
     flat: Floats,
     sizes: Ints,

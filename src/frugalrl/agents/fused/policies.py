@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from frugalrl.agents.fused.blas import (
     product,
@@ -14,6 +13,7 @@ from frugalrl.agents.fused.blas import (
 )
 from frugalrl.agents.fused.kernels import ONE, OPTIONS, ZERO, Floats
 from frugalrl.agents.fused.scratch import Scratch
+from frugalrl.compiling import compiled
 
 LOG_STD_MIN, LOG_STD_MAX = np.float32(-20), np.float32(2)
 EPSILON = np.float32(1e-6)
@@ -22,7 +22,7 @@ HALF_LOG_TWO_PI = np.float32(0.5 * math.log(2 * math.pi))
 HALF, TWO = np.float32(0.5), np.float32(2)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: Floats) -> None:
     """Draw actions (n, a) and log-probabilities from means and log stds (n, 2a)."""
     a = actions.shape[1]
@@ -37,7 +37,7 @@ def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: F
         log_prob[i] = total
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def gaussian_gradient(
     outputs: Floats,
     noise: Floats,
@@ -61,7 +61,7 @@ def gaussian_gradient(
             output_slopes[i, a + j] = inner if within else ZERO
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def explore(log_std: Floats, noise: Floats, matrix: Floats, variances: Floats) -> None:
     """Draw gSDE's exploration matrix (h, a), and square its standard deviations."""
     for i in range(noise.shape[0]):
@@ -71,7 +71,7 @@ def explore(log_std: Floats, noise: Floats, matrix: Floats, variances: Floats) -
             variances[i, j] = std * std
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def sample_sde(
     means: Floats, latent: Floats, scratch: Scratch, actions: Floats, log_prob: Floats
 ) -> None:
@@ -96,7 +96,7 @@ def sample_sde(
         log_prob[i] = total
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def sde_gradient(
     means: Floats,
     latent: Floats,
@@ -141,7 +141,7 @@ def sde_gradient(
             )
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def squash(outputs: Floats, actions: Floats) -> None:
     """Write tanh of outputs (n, a) into actions."""
     for i in range(actions.shape[0]):
@@ -149,7 +149,7 @@ def squash(outputs: Floats, actions: Floats) -> None:
             actions[i, j] = np.tanh(outputs[i, j])
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def disturb(actions: Floats, noise: Floats, std: np.float32, bound: np.float32) -> None:
     """Add clipped noise to actions (n, a) and keep them within [-1, 1], in place."""
     for i in range(actions.shape[0]):
@@ -158,7 +158,7 @@ def disturb(actions: Floats, noise: Floats, std: np.float32, bound: np.float32) 
             actions[i, j] = min(max(actions[i, j] + shift, -ONE), ONE)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def squash_gradient(actions: Floats, action_slopes: Floats, output_slopes: Floats) -> None:
     """Go back through tanh."""
     for i in range(actions.shape[0]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from frugalrl.agents.fused.critics import evaluate, learn_critics, value_gradient
 from frugalrl.agents.fused.kernels import OPTIONS, Floats, adam, adam_scales, polyak, side_by_side
@@ -20,16 +19,17 @@ from frugalrl.agents.fused.policies import (
 from frugalrl.agents.fused.scratch import Numbers, Scratch
 from frugalrl.agents.spec import Inputs
 from frugalrl.agents.state import SacState
+from frugalrl.compiling import compiled
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def log_stds(flat: Floats, scratch: Scratch) -> Floats:
     """Return gSDE's part of the actor's vector (h, a), as a view."""
     h, a = scratch.matrix.shape
     return flat[flat.shape[0] - h * a :].reshape(h, a)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def sample(
     actor: Floats, observations: Floats, noise: Floats, scratch: Scratch, numbers: Numbers
 ) -> None:
@@ -46,7 +46,7 @@ def sample(
         sample_gaussian(outputs, noise, actions, log_prob)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def compute_targets(
     state: SacState,
     inputs: Inputs,
@@ -69,7 +69,7 @@ def compute_targets(
         scratch.targets[i] = inputs.rewards[k, i] + inputs.discounts[k, i] * soft
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def learn_actor(
     state: SacState,
     observations: Floats,
@@ -110,10 +110,10 @@ def learn_actor(
     total = 0.0
     for i in range(n):
         total += scratch.log_prob[i]
-    return ent_coef * total / n - value, total / n
+    return float(ent_coef) * total / n - value, total / n
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def update(
     state: SacState,
     inputs: Inputs,

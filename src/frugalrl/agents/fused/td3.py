@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from frugalrl.agents.fused.critics import evaluate, learn_critics, one_of, value_gradient
 from frugalrl.agents.fused.kernels import OPTIONS, Floats, adam, adam_scales, polyak, side_by_side
 from frugalrl.agents.fused.mlp import backward_actor, forward, forward_critic
@@ -11,9 +9,10 @@ from frugalrl.agents.fused.policies import disturb, squash, squash_gradient
 from frugalrl.agents.fused.scratch import Numbers, Scratch
 from frugalrl.agents.spec import Inputs
 from frugalrl.agents.state import Td3State
+from frugalrl.compiling import compiled
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def act(actor: Floats, observations: Floats, scratch: Scratch, numbers: Numbers) -> Floats:
     """Write the policy's actions of observations (rows, d) into scratch.actions; return them."""
     rows = observations.shape[0]
@@ -23,7 +22,7 @@ def act(actor: Floats, observations: Floats, scratch: Scratch, numbers: Numbers)
     return actions
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def compute_targets(
     state: Td3State, inputs: Inputs, k: int, scratch: Scratch, numbers: Numbers
 ) -> None:
@@ -40,7 +39,7 @@ def compute_targets(
         scratch.targets[i] = inputs.rewards[k, i] + inputs.discounts[k, i] * least
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def learn_actor(
     state: Td3State, observations: Floats, scratch: Scratch, numbers: Numbers, rate: float
 ) -> float:
@@ -72,7 +71,7 @@ def learn_actor(
     return float(-value)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def update(
     state: Td3State,
     inputs: Inputs,
