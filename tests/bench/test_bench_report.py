@@ -14,8 +14,9 @@ import pytest
 from bench_made_up import made_up_suite
 
 from frugalrl.bench.aggregate import summarize
-from frugalrl.bench.report import svg
-from frugalrl.bench.report.figure import Bars, Figure, Line
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.report.drawing import render, tick_label
+from frugalrl.bench.report.figure import Bars, Figure, Line, told_apart
 from frugalrl.bench.report.figures import all_figures
 from frugalrl.bench.report.table import Column, Entry, Table, show, to_latex, to_markdown
 from frugalrl.bench.report.verdict import verdict, warnings
@@ -24,6 +25,7 @@ from frugalrl.bench.results import read_results
 from frugalrl.bench.suites import Task
 from frugalrl.files import read_json, write_json
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 MakeResults = Callable[..., Path]
 NASTY = "<script>alert(1)</script>-v0"
 
@@ -120,8 +122,9 @@ def test_names_are_escaped(make_results: MakeResults) -> None:
     assert "<b>bench" not in text
     assert "<b>no</b>" not in text  # from a traceback
     assert "<script>" not in (root / "tables.md").read_text("utf-8")
-    for path in (root / "figures").glob("*.svg"):
-        assert "<script>" not in path.read_text("utf-8")
+    figures = all_figures(summarize(read_results(root)))
+    nasty = next(figure for figure in figures if NASTY in figure.title)
+    assert b"<script>" not in render(nasty)["svg"]
 
 
 def test_figures_are_valid_for_plotly_and_as_svg(make_results: MakeResults) -> None:
@@ -131,9 +134,12 @@ def test_figures_are_valid_for_plotly_and_as_svg(make_results: MakeResults) -> N
     for figure in figures:
         spec = figure.to_plotly()
         plotly.graph_objects.Figure(data=spec["data"], layout=spec["layout"])  # raises if invalid
-        root = ElementTree.fromstring(svg.to_svg(figure))
-        assert root.tag.endswith("svg")
-        assert "nan" not in svg.to_svg(figure)
+    kinds = {type(figure.traces[0]): figure for figure in figures}
+    for figure in kinds.values():
+        drawn = render(figure)
+        assert ElementTree.fromstring(drawn["svg"]).tag.endswith("svg")
+        assert drawn["pdf"].startswith(b"%PDF")
+        assert render(figure) == drawn  # the same bytes every time
 
 
 def test_colours_are_the_papers(make_results: MakeResults) -> None:
@@ -300,25 +306,15 @@ def test_tables_escape_what_their_format_reserves() -> None:
     assert r"a\_b" in latex
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [(0, 10, [0, 2, 4, 6, 8, 10]), (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (3, 3, [3])],
-)
-def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
-    assert svg.nice_ticks(low, high) == ticks
-
-
 def test_tick_labels_are_short() -> None:
-    labels = [svg.tick_label(value) for value in (20_000, 1e6, 2.5e9, -0.25, 0)]
+    labels = [tick_label(value) for value in (20_000, 1e6, 2.5e9, -0.25, 0)]
     assert labels == ["20k", "1M", "2.5G", "−0.25", "0"]
 
 
-def test_an_svg_of_awkward_data_is_drawn() -> None:
+def test_awkward_data_is_drawn() -> None:
     empty, one = np.empty(0), np.array([1.0])
-    lines = Figure(
-        "a", "t", "x", "y", [Line("n", empty, empty, "#000000"), Line("m", one, one, "#000000")]
-    )
-    assert "<circle" in svg.to_svg(lines)
+    nothing, single = Line("n", empty, empty, "#000000"), Line("m", one, one, "#000000")
+    assert b"<svg" in render(Figure("a", "t $1$ t", "x", "y", [nothing, single]))["svg"]
     bars = Figure(
         "b",
         "t",
@@ -328,6 +324,52 @@ def test_an_svg_of_awkward_data_is_drawn() -> None:
         categories=["one", "a name that is far too long to stand below a bar", "three"],
         y_scale="log",
     )
-    drawn = svg.to_svg(bars)
-    assert drawn.count("<rect") == 1
-    assert "…" in drawn
+    assert b"<svg" in render(bars)["svg"]
+
+
+def test_lines_that_coincide_are_told_apart() -> None:
+    x = np.arange(5.0)
+    lines = [Line(name, x, y, "#000000") for name, y in (("a", x), ("b", 2 * x), ("c", x))]
+    figure = told_apart(Figure("f", "t", "x", "y", lines, caption="Means."))
+    assert figure.caption == "Means. a and c coincide."
+    assert [trace.width for trace in figure.traces] == [5.0, 2.0, 2.0]
+
+
+def test_a_report_touches_only_what_reports_wrote(
+    make_results: MakeResults, tmp_path: Path
+) -> None:
+    root = make_results(several_tasks())
+    out = tmp_path / "site"
+    write_report(root, out)
+    mine = out / "figures" / "mine.svg"
+    mine.write_text("<svg/>", "utf-8")
+    gone = out / "figures" / "learning-hopper-v5-td3.svg"
+    assert gone.is_file()
+    smaller = make_results(made_up_suite(), name="smaller")
+    write_report(smaller, out)
+    assert not gone.exists()
+    assert mine.read_text("utf-8") == "<svg/>"
+
+
+@pytest.mark.parametrize("name", ["report.html", "tables.md", "figures/time.pdf"])
+def test_a_file_in_the_way_is_left_alone(
+    make_results: MakeResults, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "site"
+    path = out / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine", "utf-8")
+    with pytest.raises(BenchError, match="is in the way: no report wrote it"):
+        write_report(make_results(), out)
+    assert [p for p in out.rglob("*") if p.is_file()] == [path]
+    assert path.read_text("utf-8") == "mine"
+
+
+def test_a_list_of_files_that_was_tampered_with_removes_nothing_else(
+    make_results: MakeResults, tmp_path: Path
+) -> None:
+    out, letter = tmp_path / "site", tmp_path / "letter.txt"
+    letter.write_text("dear", "utf-8")
+    write_json(out / "report.json", {"files": ["../letter.txt", "figures/../../letter.txt"]})
+    write_report(make_results(), out)
+    assert letter.is_file()

@@ -8,7 +8,8 @@ from pathlib import Path
 from frugalrl.commands.arguments import parse
 
 DESCRIPTION = """Write the report of a results directory: report.html, tables.md, tables.tex,
-runs.csv and figures/*.svg. The directory may be unfinished: the report says what is missing."""
+runs.csv, and figures/ as SVG and PDF. The directory may be unfinished: the report says what is
+missing. Files that no report wrote are never replaced or removed."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Figures as data: described once, drawn by Plotly in the report and as SVG beside it."""
+"""Figures as data: described once, drawn by Plotly in the report and by Matplotlib in files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,20 @@ _PLOTLY_DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dash
 @dataclass(frozen=True)
 class Line:
     """A curve, with a band where its uncertainty is known."""
+
+    name: str
+    x: Numbers
+    y: Numbers
+    color: str
+    dash: str = "solid"
+    low: Numbers | None = None
+    high: Numbers | None = None
+    width: float = 2.0
+
+
+@dataclass(frozen=True)
+class Points:
+    """A few measured points joined by a line, with whiskers where there are intervals."""
 
     name: str
     x: Numbers
@@ -62,7 +76,7 @@ class Heat:
     """Count drawn in the darkest colour, so that figures side by side can share a scale."""
 
 
-Trace = Line | Bars | Dots | Heat
+Trace = Line | Points | Bars | Dots | Heat
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,12 @@ class Figure:
     """Section of the report."""
     y_zero: bool = False
     """Let the y axis begin at zero."""
+    x_scale: Literal["linear", "log"] = "linear"
+
+    @property
+    def has_legend(self) -> bool:
+        """Whether there is more than one thing to name."""
+        return sum(isinstance(trace, Line | Points | Bars) for trace in self.traces) > 1
 
     def to_plotly(self) -> dict[str, Any]:
         """Give `data` and `layout` for Plotly; colours of text and grid are the page's."""
@@ -89,6 +109,8 @@ class Figure:
         for trace in self.traces:
             if isinstance(trace, Line):
                 data += _plotly_line(trace)
+            elif isinstance(trace, Points):
+                data.append(_plotly_points(trace))
             elif isinstance(trace, Bars):
                 data.append(_plotly_bars(trace, self.categories))
             elif isinstance(trace, Dots):
@@ -96,10 +118,10 @@ class Figure:
             else:
                 data.append(_plotly_heat(trace))
         layout = {
-            "xaxis": {"title": {"text": self.x_title}},
+            "xaxis": {"title": {"text": self.x_title}, "type": self.x_scale},
             "yaxis": {"title": {"text": self.y_title}, "type": self.y_scale},
             "barmode": "group",
-            "showlegend": sum(isinstance(trace, Line | Bars) for trace in self.traces) > 1,
+            "showlegend": self.has_legend,
         }
         if self.categories:
             # Plotly would take names like 0.1 and 10000 for places on an axis of numbers.
@@ -107,6 +129,44 @@ class Figure:
         if self.y_zero and self.y_scale == "linear":
             layout["yaxis"]["rangemode"] = "tozero"  # type: ignore[index]
         return {"data": data, "layout": layout}
+
+
+def told_apart(figure: Figure) -> Figure:
+    """Make lines that coincide visible: the first one broad, those above it narrower.
+
+    The caption names them, because a reader cannot be expected to look for them.
+    """
+    lines = [trace for trace in figure.traces if isinstance(trace, Line)]
+    bounds = [bound for line in lines for bound in (line.y.min(), line.y.max()) if line.y.size]
+    tolerance = 0.004 * (max(bounds) - min(bounds)) if bounds else 0.0
+    groups: list[list[Line]] = []
+    for line in lines:
+        for group in groups:
+            if np.array_equal(line.x, group[0].x) and np.allclose(
+                line.y, group[0].y, rtol=0.0, atol=tolerance
+            ):
+                group.append(line)
+                break
+        else:
+            groups.append([line])
+    together = [group for group in groups if len(group) > 1]
+    widths = {
+        id(line): 2.0 + 3.0 * (len(group) - 1 - place)
+        for group in together
+        for place, line in enumerate(group)
+    }
+    said = [f"{_listed([line.name for line in group])} coincide." for group in together]
+    traces = [
+        replace(trace, width=widths.get(id(trace), trace.width))
+        if isinstance(trace, Line)
+        else trace
+        for trace in figure.traces
+    ]
+    return replace(figure, traces=traces, caption=" ".join(filter(None, [figure.caption, *said])))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def rounded(values: ArrayLike, digits: int = 5) -> list[float | int | None]:
@@ -129,7 +189,11 @@ def faint(color: str, opacity: float) -> str:
 
 def _plotly_line(trace: Line) -> list[dict[str, Any]]:
     x = rounded(trace.x)
-    line = {"color": trace.color, "width": 2, "dash": _PLOTLY_DASH.get(trace.dash, "solid")}
+    line = {
+        "color": trace.color,
+        "width": trace.width,
+        "dash": _PLOTLY_DASH.get(trace.dash, "solid"),
+    }
     shown: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines" if len(x) > 1 else "markers",
@@ -158,6 +222,37 @@ def _plotly_line(trace: Line) -> list[dict[str, Any]]:
     return [band, shown]
 
 
+def _plotly_points(trace: Points) -> dict[str, Any]:
+    points: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": trace.name,
+        "x": rounded(trace.x),
+        "y": rounded(trace.y),
+        "line": {"color": trace.color, "dash": _PLOTLY_DASH.get(trace.dash, "solid")},
+        "marker": {"color": trace.color, "size": 8},
+    }
+    return points | _plotly_whiskers(trace.y, trace.low, trace.high)
+
+
+def _plotly_whiskers(
+    values: Numbers, low: Numbers | None, high: Numbers | None, **style: Any
+) -> dict[str, Any]:
+    if low is None or high is None:
+        return {}
+    return {
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": rounded(high - values),
+            "arrayminus": rounded(values - low),
+            "thickness": 1.2,
+            "width": 4,
+            **style,
+        }
+    }
+
+
 def _plotly_bars(trace: Bars, categories: Sequence[str]) -> dict[str, Any]:
     bars: dict[str, Any] = {
         "type": "bar",
@@ -166,16 +261,7 @@ def _plotly_bars(trace: Bars, categories: Sequence[str]) -> dict[str, Any]:
         "y": rounded(trace.values),
         "marker": {"color": trace.color},
     }
-    if trace.low is not None and trace.high is not None:
-        bars["error_y"] = {
-            "type": "data",
-            "symmetric": False,
-            "array": rounded(trace.high - trace.values),
-            "arrayminus": rounded(trace.values - trace.low),
-            "thickness": 1.2,
-            "width": 3,
-        }
-    return bars
+    return bars | _plotly_whiskers(trace.values, trace.low, trace.high)
 
 
 def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
@@ -195,16 +281,8 @@ def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
         "y": rounded([trace.mean]),
         "marker": {"color": trace.color, "size": 11, "symbol": "diamond"},
     }
-    if trace.low is not None and trace.high is not None:
-        mean["error_y"] = {
-            "type": "data",
-            "symmetric": False,
-            "array": rounded([trace.high - trace.mean]),
-            "arrayminus": rounded([trace.mean - trace.low]),
-            "thickness": 2,
-            "width": 6,
-            "color": trace.color,
-        }
+    low, high = (None if bound is None else np.array([bound]) for bound in (trace.low, trace.high))
+    mean |= _plotly_whiskers(np.array([trace.mean]), low, high, color=trace.color)
     return [seeds, mean]
 
 

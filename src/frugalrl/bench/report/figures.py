@@ -13,7 +13,7 @@ from frugalrl.bench.report.buffer_figures import (
     rewards_a_cell,
 )
 from frugalrl.bench.report.curves import plain_methods, reward_curves, slug
-from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Trace
+from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Points, Trace, told_apart
 from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.parameter_figures import hyper_parameters, kernel_masses
 
@@ -32,7 +32,8 @@ def all_figures(summary: Summary) -> list[Figure]:
     figures += hyper_parameters(summary)
     figures.append(kernel_masses())
     figures.append(computation_time(summary))
-    return [figure for figure in figures if any(_has_points(trace) for trace in figure.traces)]
+    drawn = [figure for figure in figures if any(_has_points(trace) for trace in figure.traces)]
+    return [told_apart(figure) for figure in drawn]
 
 
 def learning_curves(summary: Summary, task: TaskKey) -> Figure:
@@ -126,5 +127,5 @@ def computation_time(summary: Summary) -> Figure:
 def _has_points(trace: Trace) -> bool:
     if isinstance(trace, Heat):
         return True
-    values = trace.y if isinstance(trace, Line) else trace.values
+    values = trace.y if isinstance(trace, Line | Points) else trace.values
     return bool(np.any(np.isfinite(values)))

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from frugalrl.bench import metrics
-from frugalrl.bench.aggregate import SMOOTHING, summarize
+from frugalrl.bench.aggregate import SMOOTHING, Summary, summarize
 from frugalrl.bench.errors import BenchError
+from frugalrl.bench.report.drawing import FORMATS, render
+from frugalrl.bench.report.figure import Figure
 from frugalrl.bench.report.figures import all_figures
 from frugalrl.bench.report.page import render_page, report_title
-from frugalrl.bench.report.svg import to_svg
 from frugalrl.bench.report.table import markdown_text, to_latex, to_markdown
 from frugalrl.bench.report.tables import all_tables
 from frugalrl.bench.report.verdict import verdict, warnings
-from frugalrl.bench.results import Run, read_results
+from frugalrl.bench.results import Run, read_json, read_results, write_json
+
+PAGE = "report.html"
+MANIFEST = "report.json"
+_TEXTS = ("tables.md", "tables.tex", "runs.csv")
+_DRAWING = re.compile(rf"figures/[a-z0-9-]+\.({'|'.join(FORMATS)})")
 
 _MEASURES = (
     "reward",
@@ -36,7 +45,9 @@ _MEASURES = (
 def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
     """Write a results directory's report and what goes with it.
 
-    Beside `report.html` go `tables.md`, `tables.tex`, `runs.csv` (a row a run) and `figures/*.svg`.
+    Beside `report.html` go `tables.md`, `tables.tex`, `runs.csv` (a row per run), `figures/*.svg`
+    and `figures/*.pdf`. `report.json` lists them: the next report replaces or removes those files
+    and no others.
 
     Args:
         directory: Where a grid was run, to its end or not.
@@ -46,42 +57,75 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
         Path of the HTML file.
 
     Raises:
-        BenchError: There are no results, or only a report whose runs are gone.
+        BenchError: There are no results, only a report whose runs are gone, or a file in the way
+            that no report wrote.
     """
     target = Path(out) if out is not None else Path(directory)
     summary = summarize(read_results(directory))
-    page = target / "report.html"
-    if page.is_file() and not (Path(directory) / "cells").is_dir():
+    if (target / PAGE).is_file() and not (Path(directory) / "cells").is_dir():
         raise BenchError(
             f"{directory} holds a report but not the runs it was made from: nothing to write anew"
         )
-    tables, figures = all_tables(summary), all_figures(summary)
-    drawings = target / "figures"
-    drawings.mkdir(parents=True, exist_ok=True)
-    for old in drawings.glob("*.svg"):
-        old.unlink()
+    figures = all_figures(summary)
+    _claim(target, [PAGE, *_TEXTS, *_drawings(figures)])
+    for name, content in _contents(summary, figures):
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return target / PAGE
+
+
+def _claim(target: Path, names: Sequence[str]) -> None:
+    """Write down which files are this report's, and remove those that only an earlier one had.
+
+    Raises:
+        BenchError: One of them is there already and no report wrote it. Nothing has been touched.
+    """
+    listed = (read_json(target / MANIFEST) or {}).get("files", [])
+    before = {str(name) for name in listed} if isinstance(listed, list) else set()
+    strange = [name for name in names if name not in before and (target / name).exists()]
+    if strange:
+        raise BenchError(
+            f"{target / strange[0]} is in the way: no report wrote it ({MANIFEST} does not list "
+            "it). Move it away, or choose another --out"
+        )
+    allowed = {PAGE, *_TEXTS}
+    for name in before - set(names):
+        # The list is a file like any other: it may name nothing but files of a report.
+        if name in allowed or _DRAWING.fullmatch(name):
+            (target / name).unlink(missing_ok=True)
+    write_json(target / MANIFEST, {"about": "files of frugalrl report", "files": list(names)})
+
+
+def _contents(summary: Summary, figures: Sequence[Figure]) -> Iterator[tuple[str, bytes]]:
+    """Make every file of a report, one after the other: the page last."""
+    tables = all_tables(summary)
     for figure in figures:
-        (drawings / f"{figure.id}.svg").write_text(to_svg(figure), encoding="utf-8")
+        for suffix, content in render(figure).items():
+            yield f"figures/{figure.id}.{suffix}", content
     notes = "".join(f"- {markdown_text(note)}\n" for note in warnings(summary))
     title, words = markdown_text(report_title(summary)), markdown_text(verdict(summary))
     head = f"# {title}\n\n{words}\n\n{notes}\n"
-    markdown = head + "\n".join(to_markdown(table) for table in tables)
-    (target / "tables.md").write_text(markdown, encoding="utf-8")
+    yield "tables.md", (head + "\n".join(to_markdown(table) for table in tables)).encode()
     latex = "% Needs the booktabs package.\n" + "\n".join(to_latex(table) for table in tables)
-    (target / "tables.tex").write_text(latex, encoding="utf-8")
-    _write_runs(target / "runs.csv", summary.results.runs)
-    page.write_text(render_page(summary, tables, figures), encoding="utf-8")
-    return page
+    yield "tables.tex", latex.encode()
+    yield "runs.csv", _runs(summary.results.runs).encode()
+    yield PAGE, render_page(summary, tables, figures).encode()
 
 
-def _write_runs(path: Path, runs: tuple[Run, ...]) -> None:
+def _drawings(figures: Sequence[Figure]) -> list[str]:
+    return [f"figures/{figure.id}.{suffix}" for figure in figures for suffix in FORMATS]
+
+
+def _runs(runs: tuple[Run, ...]) -> str:
     """Write the numbers that everything else is computed from."""
     names = ("env", "algo", "method", "seed", "steps", *_MEASURES, "convergence_point", "commit")
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(names)
-        for run in runs:
-            cell, point = run.cell, metrics.convergence_point(*run.curve, window=SMOOTHING)
-            measured = [run.done.get(name) for name in _MEASURES]
-            head = [cell.env, cell.algo, cell.method, cell.seed, cell.steps]
-            table.writerow([*head, *measured, point, run.done.get("commit")])
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(names)
+    for run in runs:
+        cell, point = run.cell, metrics.convergence_point(*run.curve, window=SMOOTHING)
+        measured = [run.done.get(name) for name in _MEASURES]
+        head = [cell.env, cell.algo, cell.method, cell.seed, cell.steps]
+        table.writerow([*head, *measured, point, run.done.get("commit")])
+    return file.getvalue()

@@ -105,7 +105,7 @@
   };
   start().catch((error) => {
     for (const place of document.querySelectorAll(".plot")) {
-      place.textContent = `This figure could not be drawn (${error.message}); see figures/*.svg beside this file.`;
+      place.textContent = `This figure could not be drawn (${error.message}); see figures/ beside this file.`;
     }
     console.error(error);
   });
