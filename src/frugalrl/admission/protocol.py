@@ -28,6 +28,9 @@ class Decisions(NamedTuple):
     keep: NDArray[np.int64] | None = None
     """Usually None. Otherwise the owner, once it has written these rows, keeps only these slots,
     oldest first, and renumbers them 0, 1, 2, ... in that order, as the filter already has."""
+    released: NDArray[np.int64] | None = None
+    """Usually None. Otherwise stored slots, of earlier rows or of these, that the filter has given
+    up and forgotten: the owner frees them once it has written these rows."""
 
 
 @runtime_checkable
@@ -38,6 +41,14 @@ class AdmissionFilter(Protocol):
     `begin` once, offers every transition, tells the filter of every slot it evicts (`forget`) and
     completes a `STORE` for which no slot was free (`place`). Check your own filter with
     `frugalrl.check_filter`.
+
+    An interrupt can come between what a filter does and its owner's hearing of it. The owner then
+    does the same again: it offers the same rows with the same `free` object, and the filter gives
+    the same answer; it places a row in a slot that the filter knows already, or lets it forget one
+    that it does not know, and nothing happens.
+
+    Under a byte limit the owner makes room for what `nbytes` may grow by: by a small share of
+    itself at a time, not by doubling.
     """
 
     name: ClassVar[str]
