@@ -370,6 +370,7 @@ def test_a_list_of_files_that_was_tampered_with_removes_nothing_else(
 ) -> None:
     out, letter = tmp_path / "site", tmp_path / "letter.txt"
     letter.write_text("dear", "utf-8")
+    out.mkdir()
     write_json(out / "report.json", {"files": ["../letter.txt", "figures/../../letter.txt"]})
     write_report(make_results(), out)
     assert letter.is_file()

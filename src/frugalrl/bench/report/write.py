@@ -18,7 +18,8 @@ from frugalrl.bench.report.page import render_page, report_title
 from frugalrl.bench.report.table import markdown_text, to_latex, to_markdown
 from frugalrl.bench.report.tables import all_tables
 from frugalrl.bench.report.verdict import verdict, warnings
-from frugalrl.bench.results import Run, read_json, read_results, write_json
+from frugalrl.bench.results import Run, read_results
+from frugalrl.files import read_json, write_json
 
 PAGE = "report.html"
 MANIFEST = "report.json"
@@ -94,6 +95,7 @@ def _claim(target: Path, names: Sequence[str]) -> None:
         # The list is a file like any other: it may name nothing but files of a report.
         if name in allowed or _DRAWING.fullmatch(name):
             (target / name).unlink(missing_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     write_json(target / MANIFEST, {"about": "files of frugalrl report", "files": list(names)})
 
 
