@@ -96,6 +96,8 @@ def test_unsupported_spaces(observation, action, message, tmp_path):
         ({"steps": None}, "steps is not set"),
         ({"seed": -1}, "seed=-1"),
         ({"train_freq": 0}, "train_freq=0"),
+        ({"train_freq": "epsiode"}, "train_freq='epsiode'.*'episode'"),
+        ({"train_freq": "episode", "envs": 2}, "single environment, got envs=2"),
         ({"gradient_steps": 0}, "gradient_steps=0"),
         ({"gradient_steps": -2}, "gradient_steps=-2"),
         ({"envs": 0}, "envs=0"),

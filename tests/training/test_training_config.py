@@ -11,30 +11,9 @@ import pytest
 import frugalrl
 from frugalrl.training import TrainConfig
 from frugalrl.training.admission import describe_admission, make_admission
-from frugalrl.training.presets import PRESETS, defaults, environment_name, find_preset
+from frugalrl.training.presets import defaults, find_preset
 from frugalrl.training.report import configuration_lines
-from frugalrl.training.resolve import agent_settings, resolve
-
-NINE = {
-    "Pendulum-v1",
-    "MountainCarContinuous-v0",
-    "LunarLanderContinuous-v3",
-    "Swimmer-v5",
-    "ReacherBulletEnv-v0",
-    "Hopper-v5",
-    "Walker2d-v5",
-    "Ant-v5",
-    "Humanoid-v5",
-}
-
-
-def test_the_nine_environments_have_presets_for_both_algorithms():
-    assert {name for name, _ in PRESETS} == {environment_name(env) for env in NINE}
-    for env in NINE:
-        for algo in ("sac", "td3"):
-            full = resolve(TrainConfig(env=env, algo=algo)).config
-            assert full.steps == PRESETS[environment_name(env), algo]["steps"]
-            agent_settings(full)
+from frugalrl.training.resolve import WARMUP_STEPS, resolve
 
 
 @pytest.mark.parametrize("env", ["Hopper-v2", "Hopper-v5", "my_module:Hopper-v7", "ns/Hopper-v1"])
@@ -117,10 +96,16 @@ def test_a_filter_given_as_an_object_is_written_down():
     assert describe_admission(config, frugalrl.AdmitAll()).admission == "none"
 
 
-def test_a_warm_up_longer_than_the_run_is_pointed_out():
+def test_a_warm_up_longer_than_the_run_or_its_random_steps_is_pointed_out():
     _, _, notes = resolve(TrainConfig(env="Pendulum-v1", admission="fac", steps=5000))
     assert "nothing will be filtered" in notes[0]
-    assert not resolve(TrainConfig(env="Pendulum-v1", admission="fac")).notes
+    _, _, notes = resolve(TrainConfig(env="Pendulum-v1", admission="fac"))
+    assert "come from the policy" in notes[0]
+    assert "100 random ones" in notes[0]
+    assert not resolve(TrainConfig(env="Hopper-v5", admission="fac")).notes
+    assert not resolve(TrainConfig(env="Pendulum-v1")).notes
+    default = inspect.signature(frugalrl.FrugalFilter).parameters["warmup_steps"].default
+    assert default == WARMUP_STEPS
 
 
 def test_the_configuration_is_shown_with_its_origins():

@@ -46,6 +46,15 @@ def test_state_dependent_exploration_in_rounds(tiny, stop_and_go, assert_same_ru
     assert whole.metrics[-1]["learning_rate"] < whole.metrics[0]["learning_rate"]
 
 
+def test_rounds_of_episodes(tiny, stop_and_go, assert_same_run, tmp_path):
+    config = tiny(algo="td3", train_freq="episode", gradient_steps=-1, admission="fac")
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    # in the middle of episodes, which are rounds
+    pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 33, 110, 190)
+    assert_same_run(whole, pieces)
+    assert whole.updates >= 150
+
+
 @pytest.mark.parametrize("env", ["Hopper-v5", "LunarLanderContinuous-v3", "Pendulum-v1"])
 def test_real_environments_in_mid_episode(env, tiny, stop_and_go, assert_same_run, tmp_path):
     config = tiny(env=env, preset="none", admission="fac", steps=150, eval_every=0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
+import frugalrl
 from frugalrl.agents.agent import Agent
 from frugalrl.training import train
+from frugalrl.training.loop import TrainingLoop
 
 QUIET = {"eval_every": 0, "final_episodes": 0}
 
@@ -53,9 +56,89 @@ def test_rounds_of_several_steps_and_environments(tiny, calls):
 def test_the_last_round_is_cut_at_the_last_step(tiny, calls):
     result = train(tiny(steps=70, learning_starts=0, train_freq=32, gradient_steps=5, **QUIET))
     assert result.env_steps == 70
-    assert [c for c in calls if isinstance(c, int)] == [5, 5, 5]
+    assert [c for c in calls if isinstance(c, int)] == [5, 5, 1]
     assert calls.count("act") == 70
     assert calls.count("random") == 0
+
+
+@pytest.mark.parametrize(("gradient_steps", "last"), [(32, 6), (-1, 6), (64, 12)])
+def test_a_round_cut_short_has_as_many_updates_for_a_step_as_the_others(
+    gradient_steps, last, tiny, calls
+):
+    train(tiny(steps=70, learning_starts=0, train_freq=32, gradient_steps=gradient_steps, **QUIET))
+    assert [c for c in calls if isinstance(c, int)][-1] == last
+
+
+def test_a_round_may_be_an_episode(tiny, calls):
+    # Episodes of 25 steps: the third ends at 75, the first after learning starts.
+    result = train(
+        tiny(steps=110, train_freq="episode", gradient_steps=-1, env_kwargs={"push": 0.01}, **QUIET)
+    )
+    updates = [16, 8, 1]
+    assert calls[:52] == ["round", *["random"] * 25] * 2
+    assert calls[52:81] == ["round", *["random"] * 10, *["act"] * 15, *updates]
+    assert calls[81:110] == ["round", *["act"] * 25, *updates]
+    assert calls[110:] == ["round", *["act"] * 10, 8, 2]
+    assert result.updates == 60
+
+
+def test_an_episodes_updates_can_be_a_fixed_number(tiny, calls):
+    train(tiny(steps=110, train_freq="episode", gradient_steps=3, **QUIET))
+    rounds = " ".join(map(str, calls)).split("round")[1:]
+    assert rounds[-1].count("2 1") == 1
+    assert sum(text.count("2 1") for text in rounds) == sum("act" in text for text in rounds)
+
+
+def test_updates_follow_episodes_as_in_stable_baselines(tiny, monkeypatch):
+    import stable_baselines3
+
+    settings = {"learning_starts": 60, "gradient_steps": -1, "batch_size": 16}
+    theirs, ours = [], []
+    model = stable_baselines3.TD3(
+        *("MlpPolicy", gymnasium.make("FrugalPoint-v0", push=0.01)),
+        **settings,
+        train_freq=(1, "episode"),
+        policy_kwargs={"net_arch": [8, 8]},
+    )
+    learn = model.train
+    model.train = lambda gradient_steps, batch_size: (
+        theirs.append((model.num_timesteps, gradient_steps)) or learn(gradient_steps, batch_size)
+    )
+    model.learn(100)
+    updates = TrainingLoop._learn
+    monkeypatch.setattr(
+        TrainingLoop,
+        "_learn",
+        lambda self, taken: ours.append((self.env_steps, taken)) or updates(self, taken),
+    )
+    kwargs = {"env_kwargs": {"push": 0.01}, "train_freq": "episode"}
+    train(tiny(algo="td3", steps=100, **settings, **kwargs, **QUIET))
+    assert ours == theirs == [(75, 25), (100, 25)]
+
+
+def test_steps_are_exact_with_several_environments(tiny, calls):
+    result = train(tiny(steps=100, envs=3, train_freq=4, gradient_steps=-1, **QUIET))
+    assert result.env_steps == result.buffer.stats.offered == 100
+    assert [c for c in calls if isinstance(c, int)] == [12, 12, 12, 4]
+
+
+def test_an_empty_buffer_is_not_drawn_from(tiny):
+    class Nothing(frugalrl.AdmitAll):
+        """Admits nothing in the first 90 steps."""
+
+        name = "nothing"
+
+        def __init__(self):
+            self.seen = 0
+
+        def offer(self, observations, rewards, free):
+            wanted = self.seen + np.arange(len(rewards)) >= 90
+            self.seen += len(rewards)
+            return self._take_slots(wanted, free)
+
+    result = train(tiny(steps=100, admission=Nothing(), **QUIET))
+    assert result.updates == 10
+    assert len(result.buffer) == 10
 
 
 def test_the_remaining_fraction_follows_steps_not_what_is_stored(tiny, monkeypatch):

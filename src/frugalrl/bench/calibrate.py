@@ -99,10 +99,13 @@ def _time(cell: Cell) -> dict[str, Any]:
         if name != "admission" and not name.startswith("fac_")
     }
     resolved = resolve(train_config(replace(cell, settings=plain), {}, None)).config
-    every = max(_LOG_EVERY, resolved.train_freq or 1)
+    by_steps = isinstance(resolved.train_freq, int)
+    every = max(_LOG_EVERY, int(resolved.train_freq or 1) if by_steps else 1)
     start = max(resolved.batch_size or 256, every)
     short = {"learning_starts": start, "eval_every": 0, "final_episodes": 0, "log_every": every}
     short["checkpoint_every"] = 0
+    if not by_steps:  # the same cost, spread evenly
+        short |= {"train_freq": 1, "gradient_steps": 1}
     timed = replace(cell, steps=start + 5 * every, settings={**plain, **short})
     rows = train(train_config(timed, {}, None), progress=False).metrics[-3:]
     first, last = rows[0], rows[-1]

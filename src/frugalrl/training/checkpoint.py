@@ -16,7 +16,7 @@ from frugalrl.state_io import StateFileError, load_state, save_state
 from frugalrl.training.errors import StorageError, TrainingError
 
 KIND = "training checkpoint"
-VERSION = 1
+VERSION = 2
 _NAME = re.compile(r"step-(\d+)\.safetensors$")
 
 

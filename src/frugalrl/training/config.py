@@ -71,8 +71,8 @@ class TrainConfig:
     """Share of the new weights that enters the target networks at each update."""
     gamma: float | None = None
     """Discount."""
-    train_freq: int | None = None
-    """Steps in each environment between two rounds of updates."""
+    train_freq: int | Literal["episode"] | None = None
+    """Steps in each environment between two rounds of updates; episode: a round is one episode."""
     gradient_steps: int | None = None
     """Updates in a round; -1: as many as steps were taken."""
     net_arch: tuple[int, ...] | None = None
@@ -130,8 +130,8 @@ class TrainConfig:
     """States outside the range go to the edge cells, or to further cells."""
     fac_on_equivalent: Literal["replace", "discard"] | None = None
     """An equivalent transition replaces the oldest of its kind, or is dropped."""
-    fac_warmup: Literal["keep", "filter"] | None = None
-    """The warm-up's transitions are all kept, or filtered when it ends."""
+    fac_warmup: Literal["keep", "filter", "observe"] | None = None
+    """The warm-up's transitions are all kept, filtered when it ends, or only looked at."""
     fac_reward_scale: float | str | None = None
     """Rewards are divided by this; auto: their standard deviation in the warm-up."""
     random_rate: float = 0.4

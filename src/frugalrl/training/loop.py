@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 _REFUSED_SHARE = 0.01
 _REFUSED_GRACE = 1000  # steps: a single bad value among the first few is no catastrophe
+_LARGEST_PIECE = 64  # updates in one call where their number varies
 
 
 class TrainingLoop:
     """A run in progress: environments, agent and buffer, and how far they are.
 
-    A round is `train_freq` steps of every environment, then `gradient_steps` updates if more than
-    `learning_starts` steps were taken. Between rounds the loop can be saved and restored, and goes
-    on with the same bits. Every schedule follows `env_steps`.
+    A round is `train_freq` steps of every environment or one whole episode, then `gradient_steps`
+    updates if more than `learning_starts` steps were taken. The loop can be saved and restored
+    between any two steps, and goes on with the same bits. Every schedule follows `env_steps`.
 
     Args:
         config: resolved.
@@ -55,7 +56,9 @@ class TrainingLoop:
         self.buffer = buffer
         self._steps = config.steps
         self._learning_starts = config.learning_starts
-        self.round_steps = config.train_freq * group.count
+        self._round_steps = (
+            None if config.train_freq == "episode" else config.train_freq * group.count
+        )
         self._gradient_steps = config.gradient_steps
         self._batch_size = config.batch_size
         self._prioritized = config.sampler == "prioritized"
@@ -64,6 +67,7 @@ class TrainingLoop:
         self.updates = 0
         self.episodes = 0
         self.train_seconds = 0.0
+        self._round_begun: int | None = None
         self._observations = np.zeros((count, *group.observation_space.shape), dtype=np.float32)
         self._acting = self._observations
         self._returns = np.zeros(count)
@@ -71,7 +75,7 @@ class TrainingLoop:
         # Episodes that ended since the last row of metrics: how many, rewards, lengths.
         self._window = [0.0, 0.0, 0.0]
         self._losses: dict[str, float] = {}
-        self._result: Any = None
+        self._results: list[tuple[int, Any]] = []
 
     def begin(self, seeds: list[int]) -> None:
         """Reset every environment with its seed."""
@@ -83,48 +87,65 @@ class TrainingLoop:
         """Whether all steps were taken."""
         return self.env_steps >= self._steps
 
+    @property
+    def in_round(self) -> bool:
+        """Whether a round has begun and its updates have not been made."""
+        return self._round_begun is not None
+
+    @property
+    def round_steps(self) -> int:
+        """Steps of a round, all environments together; 1 where that is not known beforehand."""
+        return self._round_steps or 1
+
     def advance(self, target: int, stop: Callable[[], bool]) -> None:
-        """Do whole rounds until `target` steps were taken or `stop` says so."""
+        """Do whole rounds until `target` steps were taken; `stop` may end it after any step."""
         started = time.perf_counter()
         try:
-            while self.env_steps < target and not stop():
-                taken = self._collect()
-                if self.env_steps > self._learning_starts:
-                    self._learn(taken)
+            while (self.env_steps < target or self.in_round) and not stop():
+                if self._round_begun is None:
+                    self._round_begun = self.env_steps
+                    self.agent.rollout_started()
+                episode_ended = self._step()
+                taken = self.env_steps - self._round_begun
+                over = episode_ended if self._round_steps is None else taken >= self._round_steps
+                if over or self.finished:
+                    self._round_begun = None
+                    if self.env_steps > self._learning_starts:
+                        self._learn(taken)
         finally:
             self.train_seconds += time.perf_counter() - started
 
-    def _collect(self) -> int:
-        """Take the steps of one round; returns how many, all environments together."""
-        agent, group, buffer = self.agent, self.group, self.buffer
-        count = group.count
-        begun = self.env_steps
-        end = min(begun + self.round_steps, self._steps)
-        agent.rollout_started()
-        while self.env_steps < end:
-            if self.env_steps < self._learning_starts:
-                actions = agent.act_random(count)
-            else:
-                actions = agent.act(self._acting)
-            step = group.step(actions.environment)
-            outcome = buffer.add(
-                self._observations,
-                actions.buffer,
-                step.rewards,
-                step.next_observations,
-                step.terminated,
-                step.truncated,
-            )
-            self.env_steps += count
-            self._observations = self._acting = step.observations
-            self._returns += step.rewards
-            self._lengths += 1
-            if step.any_ended:
-                self._end_episodes(step.terminated | step.truncated)
-            if REFUSED in outcome.codes.tolist():
-                self._check_refused(actions.buffer)
-                self._acting = _finite(self._observations)
-        return self.env_steps - begun
+    def _step(self) -> bool:
+        """Take one step of every environment; says whether an episode ended."""
+        agent, buffer, count = self.agent, self.buffer, self.group.count
+        if self.env_steps < self._learning_starts:
+            actions = agent.act_random(count)
+        else:
+            actions = agent.act(self._acting)
+        step = self.group.step(actions.environment)
+        transitions = (
+            self._observations,
+            actions.buffer,
+            step.rewards,
+            step.next_observations,
+            step.terminated,
+            step.truncated,
+        )
+        # The last step of several environments counts for only as many as there are steps left.
+        rows = min(count, self._steps - self.env_steps)
+        if rows < count:
+            transitions = tuple(part[:rows] for part in transitions)  # type: ignore[assignment]
+        outcome = buffer.add(*transitions)
+        self.env_steps += rows
+        self._observations = self._acting = step.observations
+        self._returns += step.rewards
+        self._lengths += 1
+        if step.any_ended:
+            self._end_episodes(step.terminated | step.truncated)
+        if REFUSED in outcome.codes.tolist():
+            self._check_refused(actions.buffer)
+            self._acting = _finite(self._observations)
+        return step.any_ended
 
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         self.agent.episode_ended(ended)
@@ -151,21 +172,46 @@ class TrainingLoop:
             )
 
     def _learn(self, taken: int) -> None:
-        """Do the updates of one round."""
+        """Do the updates of a round of so many steps."""
         if not len(self.buffer):
             return
-        count = taken if self._gradient_steps < 0 else self._gradient_steps
-        batch = self.buffer.sample(self._batch_size, batches=count)
-        self._result = self.agent.update(batch, 1.0 - self.env_steps / self._steps)
-        if self._prioritized:
-            self.buffer.feedback(batch.slots, self._result.td_errors)
-        self.updates += count
+        self._results = []
+        for count in self._pieces(self._updates_after(taken)):
+            batch = self.buffer.sample(self._batch_size, batches=count)
+            result = self.agent.update(batch, 1.0 - self.env_steps / self._steps)
+            if self._prioritized:
+                self.buffer.feedback(batch.slots, result.td_errors)
+            self._results.append((count, result))
+            self.updates += count
+
+    def _updates_after(self, taken: int) -> int:
+        """Say how many updates a round of so many steps gets: fewer if the run's end cut it."""
+        if self._gradient_steps < 0:
+            return taken
+        if self._round_steps is None or taken >= self._round_steps:
+            return self._gradient_steps
+        return max(1, self._gradient_steps * taken // self._round_steps)
+
+    def _pieces(self, count: int) -> list[int]:
+        """Divide the updates of an episode, whose number varies, into few different sizes.
+
+        Every size is compiled (by JAX) and kept room for once.
+        """
+        if self._round_steps is not None:
+            return [count]
+        whole, rest = divmod(count, _LARGEST_PIECE)
+        powers = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
+        return [_LARGEST_PIECE] * whole + powers
 
     def losses(self) -> dict[str, float]:
-        """Give the last round's losses, empty before the first."""
-        if self._result is not None:
-            self._losses = self._result.metrics
-            self._result = None
+        """Give the last round's losses, means over its updates; empty before the first."""
+        if self._results:
+            total = sum(count for count, _ in self._results)
+            parts = [(count / total, result.metrics) for count, result in self._results]
+            self._losses = {
+                name: sum(share * metrics[name] for share, metrics in parts) for name in parts[0][1]
+            }
+            self._results = []
         return self._losses
 
     def row(self) -> Row:
@@ -206,9 +252,9 @@ class TrainingLoop:
                 "env_steps": self.env_steps,
                 "updates": self.updates,
                 "episodes": self.episodes,
-                "window": list(self._window),
-                "losses": self.losses(),
+                "round_begun": self._round_begun,
             },
+            "log": {"window": list(self._window), "losses": self.losses()},
             "observations": self._observations.copy(),
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
@@ -221,8 +267,10 @@ class TrainingLoop:
         self.env_steps = int(counters["env_steps"])
         self.updates = int(counters["updates"])
         self.episodes = int(counters["episodes"])
-        self._window = [float(value) for value in counters["window"]]
-        self._losses = dict(counters["losses"])
+        begun = counters["round_begun"]
+        self._round_begun = None if begun is None else int(begun)
+        self._window = [float(value) for value in state["log"]["window"]]
+        self._losses = dict(state["log"]["losses"])
         self._observations = np.array(state["observations"], dtype=np.float32)
         self._returns = np.array(state["returns"])
         self._lengths = np.array(state["lengths"])

@@ -1,7 +1,9 @@
 """Settings of the nine benchmark environments, and Stable-Baselines3's defaults for all others.
 
-A preset holds only what differs from the defaults. The sources are the settings of the Frugal
-Actor-Critic experiments, which are RL Zoo's with few changes.
+A preset holds only what differs from the defaults. The presets are the runs of the Frugal
+Actor-Critic experiments; where those were silent, the defaults of the Stable-Baselines3 of that
+time counted, which for TD3 were not today's: batches of 100, and after each episode as many
+updates as it had steps.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def defaults(algo: str) -> Settings:
 
 
 _SDE: Settings = {"use_sde": True}
-_NORMAL: Settings = {"action_noise": "normal", "action_noise_std": 0.1, "learning_starts": 10_000}
+_RANDOM: Settings = {"learning_starts": 10_000}
+_NORMAL: Settings = {"action_noise": "normal", "action_noise_std": 0.1}
+_TD3: Settings = {"batch_size": 100, "train_freq": "episode", "gradient_steps": -1}
 
 PRESETS: dict[tuple[str, str], Settings] = {
     ("Pendulum", "sac"): {
@@ -57,13 +61,16 @@ PRESETS: dict[tuple[str, str], Settings] = {
         **_SDE,
     },
     ("LunarLanderContinuous", "sac"): {
+        **_RANDOM,
         "steps": 500_000,
         "learning_rate": 7.3e-4,
         "net_arch": (400, 300),
     },
     ("ReacherBulletEnv", "sac"): {
+        **_RANDOM,
         "steps": 250_000,
         "learning_rate": 7.3e-4,
+        "buffer_size": 250_000,
         "tau": 0.02,
         "gamma": 0.98,
         "train_freq": 64,
@@ -72,45 +79,70 @@ PRESETS: dict[tuple[str, str], Settings] = {
         "log_std_init": -3.0,
         **_SDE,
     },
-    ("Swimmer", "sac"): {"steps": 500_000, "gamma": 0.9999, "learning_starts": 10_000},
-    ("Hopper", "sac"): {"steps": 1_000_000, "learning_starts": 10_000},
-    ("Walker2d", "sac"): {"steps": 1_000_000, "learning_starts": 10_000},
-    ("Ant", "sac"): {"steps": 1_000_000, "learning_starts": 10_000},
-    ("Humanoid", "sac"): {"steps": 2_000_000, "learning_starts": 10_000},
+    ("Swimmer", "sac"): {**_RANDOM, "steps": 500_000, "gamma": 0.9999},
+    ("Hopper", "sac"): {**_RANDOM, "steps": 1_000_000},
+    ("Walker2d", "sac"): {**_RANDOM, "steps": 1_000_000},
+    ("Ant", "sac"): {**_RANDOM, "steps": 1_000_000},
+    ("Humanoid", "sac"): {**_RANDOM, "steps": 2_000_000},
     ("Pendulum", "td3"): {
-        **_NORMAL,
+        **_TD3,
+        **_RANDOM,
         "steps": 20_000,
         "learning_rate": 5e-3,
         "net_arch": (256, 256),
     },
     ("MountainCarContinuous", "td3"): {
+        **_TD3,
         "steps": 100_000,
-        "learning_starts": 10_000,
         "batch_size": 128,
         "action_noise": "ornstein-uhlenbeck",
         "action_noise_std": 0.5,
     },
     ("LunarLanderContinuous", "td3"): {
+        **_TD3,
+        **_RANDOM,
         **_NORMAL,
         "steps": 300_000,
         "buffer_size": 200_000,
         "gamma": 0.98,
     },
     ("ReacherBulletEnv", "td3"): {
+        **_TD3,
+        **_RANDOM,
         **_NORMAL,
         "steps": 250_000,
         "buffer_size": 20_000,
         "gamma": 0.98,
     },
-    ("Swimmer", "td3"): {**_NORMAL, "steps": 1_000_000, "batch_size": 128},
-    ("Hopper", "td3"): {**_NORMAL, "steps": 1_000_000, "learning_rate": 3e-4},
-    ("Walker2d", "td3"): {**_NORMAL, "steps": 1_000_000},
-    ("Ant", "td3"): {**_NORMAL, "steps": 1_000_000, "batch_size": 128},
-    ("Humanoid", "td3"): {
+    ("Swimmer", "td3"): {
+        **_TD3,
+        **_RANDOM,
         **_NORMAL,
+        "steps": 1_000_000,
+        "batch_size": 128,
+        "net_arch": (256, 256),
+    },
+    ("Hopper", "td3"): {
+        **_TD3,
+        **_RANDOM,
+        "steps": 1_000_000,
+        "learning_rate": 3e-4,
+        "net_arch": (256, 256),
+    },
+    ("Walker2d", "td3"): {**_TD3, **_RANDOM, "steps": 1_000_000, "net_arch": (256, 256)},
+    ("Ant", "td3"): {
+        **_TD3,
+        **_RANDOM,
+        "steps": 1_000_000,
+        "batch_size": 128,
+        "net_arch": (256, 256),
+    },
+    ("Humanoid", "td3"): {
+        **_RANDOM,
         "steps": 2_000_000,
         "learning_rate": 1e-4,
         "batch_size": 128,
+        "net_arch": (256, 256),
     },
 }
 """What differs from the defaults, by the environment's name without version and the algorithm."""

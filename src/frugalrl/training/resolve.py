@@ -16,7 +16,7 @@ from frugalrl.training.presets import defaults, find_preset
 
 Origin = Literal["given", "preset", "default"]
 
-_POSITIVE = ("steps", "train_freq", "buffer_size", "envs", "eval_episodes", "log_every", "threads")
+_POSITIVE = ("steps", "buffer_size", "envs", "eval_episodes", "log_every", "threads")
 _NOT_NEGATIVE = (
     *("seed", "eval_seed", "final_seed"),
     *("learning_starts", "eval_every", "final_episodes", "checkpoint_every"),
@@ -31,6 +31,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
 }
 _ADMISSIONS = ("none", "fac", "random")
+WARMUP_STEPS = 10_000
+"""How long `FrugalFilter` looks on, unless told otherwise."""
 
 
 class Resolved(NamedTuple):
@@ -88,7 +90,7 @@ def resolve(config: TrainConfig) -> Resolved:
             origins[name] = "given"
     _check_relations(full)
     agent_settings(full)
-    return Resolved(full, origins, _notes(full))
+    return Resolved(full, origins, filter_notes(full))
 
 
 def agent_settings(config: TrainConfig) -> AgentSettings:
@@ -125,6 +127,9 @@ def _check_numbers(config: TrainConfig) -> None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ConfigError(f"{name}={value!r} must be a whole number of at least {least}")
+    every = config.train_freq
+    if every != "episode" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise ConfigError(f"train_freq={every!r} must be a number of steps from 1, or 'episode'")
     if config.keep_checkpoints < 1:
         raise ConfigError(f"keep_checkpoints={config.keep_checkpoints} must be at least 1")
     steps = config.gradient_steps
@@ -141,6 +146,11 @@ def _check_relations(config: TrainConfig) -> None:
     assert config.learning_starts is not None
     assert config.batch_size is not None
     assert config.buffer_size is not None
+    if config.train_freq == "episode" and config.envs > 1:
+        raise ConfigError(
+            f"train_freq='episode' needs a single environment, got envs={config.envs}: several end "
+            "their episodes at different times; use steps (--train-freq 1 --gradient-steps -1)"
+        )
     if config.learning_starts >= config.steps:
         raise ConfigError(
             f"learning_starts={config.learning_starts} leaves nothing to learn from: the run has "
@@ -164,16 +174,25 @@ def _check_relations(config: TrainConfig) -> None:
             )
 
 
-def _notes(config: TrainConfig) -> list[str]:
+def filter_notes(config: TrainConfig) -> list[str]:
+    """Say what the filter's warm-up means for this run, where that may surprise."""
     assert config.steps is not None
-    notes = []
-    warmup = 10_000 if config.fac_warmup_steps is None else config.fac_warmup_steps
-    if config.admission == "fac" and warmup >= config.steps:
-        notes.append(
+    assert config.learning_starts is not None
+    if config.admission != "fac":
+        return []
+    warmup = WARMUP_STEPS if config.fac_warmup_steps is None else config.fac_warmup_steps
+    if warmup >= config.steps:
+        return [
             f"the filter's warm-up of {warmup:,} steps is not shorter than the run of "
             f"{config.steps:,}: nothing will be filtered (lower it with --fac-warmup-steps)"
-        )
-    return notes
+        ]
+    if warmup > config.learning_starts:
+        return [
+            f"the filter's warm-up of {warmup:,} steps is longer than the "
+            f"{config.learning_starts:,} random ones (learning_starts): the policy acts in the "
+            "rest of it, so the important dimensions (kappa) and ranges come from the policy too"
+        ]
+    return []
 
 
 def filter_fields() -> list[str]:

@@ -19,7 +19,7 @@ from frugalrl.training.environments import EnvironmentFactory, check_spaces, fin
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.metrics import check_sinks
 from frugalrl.training.report import configuration_lines
-from frugalrl.training.resolve import Origin, Resolved, filter_fields, resolve
+from frugalrl.training.resolve import Origin, Resolved, filter_fields, filter_notes, resolve
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory
 from frugalrl.training.threads import limit_threads
@@ -152,7 +152,7 @@ def _with_filter(resolved: Resolved, used: AdmissionFilter) -> Resolved:
         if getattr(config, name) is not None:
             fallback: Origin = "default" if isinstance(resolved.config.admission, str) else "given"
             origins.setdefault(name, fallback)
-    return resolved._replace(config=config, origins=origins)
+    return Resolved(config, origins, filter_notes(config))
 
 
 def _with_admission(config: TrainConfig, admission: Any) -> TrainConfig:

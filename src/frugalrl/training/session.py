@@ -135,7 +135,8 @@ class Session:
             loop.advance(self._next_duty(), self._pause)
             if self._progress.due:
                 self._progress.show(self._status())
-            self._duties()
+            if not loop.in_round:
+                self._duties()
         if not self._guard.triggered:
             self._save()
             final = self._final_evaluation()
@@ -242,9 +243,10 @@ class Session:
         from frugalrl.agents.policy import Policy
 
         loop = self._loop
-        # Without the environments, whose state is written down in several ways; what they did is
-        # in the buffer and in the last observations.
-        state = {k: v for k, v in loop.state_dict().items() if k != "environments"}
+        # Without the environments, whose state is written down in several ways (what they did is
+        # in the buffer and in the last observations), and without what only logging depends on.
+        state = loop.state_dict()
+        del state["environments"], state["log"]
         policy = loop.agent.policy_state()
         result = TrainResult(
             config=self.config,

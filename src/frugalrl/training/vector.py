@@ -95,7 +95,7 @@ class SyncGroup:
         truncated = np.empty(self.count, dtype=np.bool_)
         for row, environment in enumerate(self._environments):
             observation, rewards[row], terminated[row], truncated[row], _ = environment.step(
-                actions[row]
+                actions[row].copy()
             )
             final[row] = observation
             if terminated[row] or truncated[row]:
@@ -107,7 +107,8 @@ class SyncGroup:
     def _step_one(self, action: Floats) -> Step:
         """Do the same for a single environment, without the loop's cost."""
         environment = self._environments[0]
-        observation, reward, terminated, truncated, _ = environment.step(action)
+        # A copy, because an environment may change its action and the buffer takes the same one.
+        observation, reward, terminated, truncated, _ = environment.step(action.copy())
         final = current = np.array(observation, dtype=np.float32, ndmin=2)
         rewards = np.array((reward,), dtype=np.float64)
         if not (terminated or truncated):
