@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell, expand
 from frugalrl.bench.kept import replay_through, state_map
 from frugalrl.bench.results import GRID_FILE
+from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, expand
 from frugalrl.bench.suites import Suite, Task, load_suite
 from frugalrl.files import write_json
 from frugalrl.replay.contents import describe_contents, fit_partition
 
-_LEVEL = {"baseline": 100.0, "fac": 103.0, "laber": 90.0, "random": 80.0, "small": 85.0}
+_LEVEL = {"baseline": 100.0, "fac": 103.0, "laber": 90.0, "random-slot": 80.0, "small": 85.0}
 
 
 def made_up_suite(
     tasks: tuple[Task, ...] = (Task("Pendulum-v1", "sac", 2_000),),
-    methods: tuple[str, ...] = ("baseline", "fac", "laber", "random", "small"),
+    methods: tuple[str, ...] = ("baseline", "fac", "laber", "random-slot", "small"),
     seeds: int = 5,
 ) -> Suite:
     """A suite of short tasks."""
@@ -40,47 +40,47 @@ def made_up_contents() -> dict[str, Any]:
     return contents | {"actions": 1, "map": state_map(observations, kept, 200)}
 
 
-def write_run(root: Path, cell: Cell) -> None:
-    """Write what a finished cell would have left, with a learning curve that rises to a level."""
-    directory = root / cell.path
-    rng = np.random.default_rng([cell.seed, *map(ord, cell.method)])
-    frugal = cell.settings.get("admission") is not None
-    size = cell.steps // 2 if frugal or cell.method == "small" else cell.steps
-    level = _LEVEL.get(cell.method, 95.0) + rng.normal(0, 2)
-    steps = np.linspace(0, cell.steps, 11)[1:].astype(int)
-    run = directory / RUN_DIRECTORY
-    run.mkdir(parents=True)
-    write_json(directory / CELL_FILE, {**cell.to_json(), "fingerprint": cell.fingerprint})
+def write_run(root: Path, run: Run) -> None:
+    """Write what a finished run would have left, with a learning curve that rises to a level."""
+    directory = root / run.path
+    rng = np.random.default_rng([run.seed, *map(ord, run.method)])
+    frugal = run.settings.get("admission") is not None
+    size = run.steps // 2 if frugal or run.method == "small" else run.steps
+    level = _LEVEL.get(run.method, 95.0) + rng.normal(0, 2)
+    steps = np.linspace(0, run.steps, 11)[1:].astype(int)
+    inside = directory / RUN_DIRECTORY
+    inside.mkdir(parents=True)
+    write_json(directory / RUN_FILE, {**run.to_json(), "fingerprint": run.fingerprint})
     lines = ["env_steps,episode,seed,reward,length,control_cost"]
     metrics = ["env_steps,train_seconds,offered,stored,replaced,dropped,buffer_bytes,buffer_size"]
     for step in steps:
         stored = min(step, 500 + (step - 500) // 4) if frugal else step
         for episode in range(3):
-            reward = level * (1 - np.exp(-4 * step / cell.steps)) + rng.normal(0, 3)
+            reward = level * (1 - np.exp(-4 * step / run.steps)) + rng.normal(0, 3)
             lines.append(f"{step},{episode},{episode},{reward},200,10.0")
         metrics.append(
             f"{step},{step / 500},{step},{stored},0,{step - stored},{stored * 40},"
             f"{min(stored, size)}"
         )
-    (run / "evaluations.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (run / "metrics.csv").write_text("\n".join(metrics) + "\n", encoding="utf-8")
+    (inside / "evaluations.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (inside / "metrics.csv").write_text("\n".join(metrics) + "\n", encoding="utf-8")
     done = {
-        "fingerprint": cell.fingerprint,
+        "fingerprint": run.fingerprint,
         "reward": level,
-        "random_reward": 0.0 if cell.method == "baseline" else None,
-        "control_cost": 50.0 + cell.seed,
-        "offered": cell.steps,
+        "random_reward": 0.0 if run.method == "baseline" else None,
+        "control_cost": 50.0 + run.seed,
+        "offered": run.steps,
         "stored": size,
         "size": size,
-        "capacity": size if cell.method == "small" else 1_000_000,
+        "capacity": size if run.method == "small" else 1_000_000,
         "buffer_bytes": size * 40,
-        "train_seconds": 4.0 + cell.seed / 10,
+        "train_seconds": 4.0 + run.seed / 10,
         "wall_seconds": 5.0,
         "peak_memory_bytes": 3e8,
         "commit": "0123abc",
         "versions": {"frugalrl": "0.1.0"},
         "machine": "a machine",
-        "derived": {"random_rate": 0.5} if cell.method == "random" else {},
+        "derived": {"sizes": [[2_000, size]]} if run.method == "random-slot" else {},
         "buffer": made_up_contents(),
     }
     write_json(directory / DONE_FILE, done)
@@ -94,22 +94,22 @@ def make_results_in(
     name: str = "results",
     **about: object,
 ) -> Path:
-    """Write a results directory; cells in `failed` and `missing` (method, seed) have no result."""
+    """Write a results directory; runs in `failed` and `missing` (method, seed) have no result."""
     chosen = suite or made_up_suite()
     root = tmp_path / name
-    cells = expand(chosen)
-    for cell in cells:
-        key = (cell.method, cell.seed)
+    runs = expand(chosen)
+    for run in runs:
+        key = (run.method, run.seed)
         if key in failed:
-            (root / cell.path).mkdir(parents=True)
-            write_json(root / cell.path / CELL_FILE, cell.to_json())
+            (root / run.path).mkdir(parents=True)
+            write_json(root / run.path / RUN_FILE, run.to_json())
             text = "Traceback (most recent call last):\nValueError: <b>no</b> torque\n"
-            (root / cell.path / ERROR_FILE).write_text(text, encoding="utf-8")
+            (root / run.path / ERROR_FILE).write_text(text, encoding="utf-8")
         elif key not in missing:
-            write_run(root, cell)
+            write_run(root, run)
     grid = {
         "suite": chosen.name,
-        "cells": [cell.to_json() for cell in cells],
+        "cells": [run.to_json() for run in runs],
         "command": "frugalrl compare Pendulum-v1",
         **about,
     }

@@ -16,6 +16,8 @@ def main() -> int:
     with (directory.parents[4] / "order.txt").open("a") as file:
         file.write(f"{cell['method']} {cell['seed']}\n")
     (directory / "run").mkdir(exist_ok=True)
+    rows = "env_steps,buffer_size\n1000,200\n2000,250\n"
+    (directory / "run" / "metrics.csv").write_text(rows, "utf-8")
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     about = {"threads": os.environ.get("OMP_NUM_THREADS"), "core": sys.argv[2], "cores": affinity}
     if cell["method"] == "laber":

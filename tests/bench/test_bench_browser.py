@@ -76,7 +76,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     tasks = (Task("Pendulum-v1", "sac", 2_000), Task("<b>Hopper</b>-v5", "td3", 2_000))
-    methods = ("baseline", "fac", "laber", "random", "small", "fac@epsilon=0.1")
+    methods = ("baseline", "fac", "laber", "random-slot", "small", "fac@epsilon=0.1")
     root = make_results_in(
         tmp_path_factory.mktemp("browser"), made_up_suite(tasks, methods, 3), (("laber", 1),)
     )

@@ -9,7 +9,7 @@ import pytest
 
 from frugalrl.bench import plan
 from frugalrl.bench.calibrate import Speed, estimate_seconds
-from frugalrl.bench.cells import expand
+from frugalrl.bench.runs import expand
 from frugalrl.bench.suites import load_suite, parse_suite
 from frugalrl.cli import main
 
@@ -69,11 +69,10 @@ def test_a_dry_run_lists_cells_and_time_and_creates_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("frugalrl.bench.calibrate.measure_speed", lambda _: Speed(0.01, 0.001, 100))
-    words = ["bench", "smoke", "--dry-run", "--only", "sac", "--methods", "fac,laber,random"]
+    words = ["bench", "smoke", "--dry-run", "--only", "sac", "--methods", "fac,laber,small"]
     assert main([*words, "--seeds", "0,4", "--jobs", "2"]) == 0
     out = capsys.readouterr().out
-    assert "random" in out
-    assert "after fac (its rate)" in out
+    assert "after fac (its size)" in out
     assert "seeds 0, 4" in out
     assert "timing Pendulum-v1 with sac, large_batch batches" in out
     # Each: 2000 steps of 10 ms, 10 * 3 + 20 episodes of 100 steps of 1 ms, 8 s: 33 s; 6 of them.
@@ -83,9 +82,9 @@ def test_a_dry_run_lists_cells_and_time_and_creates_nothing(
 
 def test_an_estimate_by_hand() -> None:
     suite = load_suite("smoke")
-    cell = expand(suite)[0]
+    run = expand(suite)[0]
     # 2000 * 0.002 + (10 * 3 + 20) * 50 * 0.001 + 8.
-    assert estimate_seconds(cell, Speed(0.002, 0.001, 50)) == pytest.approx(14.5)
+    assert estimate_seconds(run, Speed(0.002, 0.001, 50)) == pytest.approx(14.5)
 
 
 def test_fac_is_added_for_a_control(
@@ -95,7 +94,7 @@ def test_fac_is_added_for_a_control(
     monkeypatch.setattr("frugalrl.bench.calibrate.measure_speed", lambda _: Speed(0.01, 0.001, 100))
     words = ["compare", "Pendulum-v1", "--methods", "baseline,small", "--dry-run"]
     assert main(words) == 0
-    assert "note: fac is added: small" in capsys.readouterr().out
+    assert "note: fac is added: small takes its size from its runs" in capsys.readouterr().out
 
 
 def test_another_algorithm_keeps_the_environments_arguments() -> None:
@@ -129,9 +128,9 @@ def test_an_ablation_of_another_environment() -> None:
     from frugalrl.bench.suites import with_sweep
 
     suite = plan.with_tasks(with_sweep(load_suite("ablation"), "mu"), ["Pendulum-v1"], None)
-    cells = plan.checked_cells(suite)
-    assert {cell.method for cell in cells} == {"fac", "fac@mu=30", "fac@mu=70", "fac@mu=100"}
-    assert {cell.steps for cell in cells} == {20_000}
+    runs = plan.checked_runs(suite)
+    assert {run.method for run in runs} == {"fac", "fac@mu=30", "fac@mu=70", "fac@mu=100"}
+    assert {run.steps for run in runs} == {20_000}
     assert suite.tasks[0].algo == "sac"
     other = plan.with_tasks(load_suite("paper"), [], "td3")
     assert {task.algo for task in other.tasks} == {"td3"}
@@ -139,10 +138,10 @@ def test_an_ablation_of_another_environment() -> None:
 
 def test_settings_of_the_command_line_outrank_the_suite() -> None:
     suite = plan.with_settings(load_suite("smoke"), ["net-arch=[8, 8]", "fac_bins=70"])
-    cells = {cell.method: cell for cell in expand(suite)}
-    assert cells["baseline"].settings["net_arch"] == [8, 8]
-    assert cells["fac"].settings["fac_bins"] == 70
-    assert "fac_bins" not in cells["baseline"].settings
+    runs = {run.method: run for run in expand(suite)}
+    assert runs["baseline"].settings["net_arch"] == [8, 8]
+    assert runs["fac"].settings["fac_bins"] == 70
+    assert "fac_bins" not in runs["baseline"].settings
 
 
 def test_names_and_seeds_are_split() -> None:

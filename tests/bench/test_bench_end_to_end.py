@@ -9,14 +9,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from frugalrl.bench.calibrate import measure_speed
-from frugalrl.bench.cells import expand
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.live import steps_done
 from frugalrl.bench.plan import with_settings
 from frugalrl.bench.results import read_results
+from frugalrl.bench.runs import expand
 from frugalrl.bench.suites import load_suite
 from frugalrl.files import read_json
 
@@ -42,7 +43,10 @@ def command(out: Path, methods: str) -> list[str]:
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("grid") / "results"
     done = subprocess.run(
-        command(out, "baseline,fac,random,small"), capture_output=True, text=True, check=False
+        command(out, "baseline,fac,fac-paper,small,random-slot,random-drop"),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -51,7 +55,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_cell_is_measured(results: Path) -> None:
     found = read_results(results)
     assert found.problems == ()
-    runs = {run.cell.method: run for run in found.runs}
+    runs = {result.run.method: result for result in found.runs}
     baseline, fac = runs["baseline"], runs["fac"]
     assert baseline.number("size") == 4_000
     assert 300 <= fac.number("size") < 4_000
@@ -68,16 +72,20 @@ def test_every_cell_is_measured(results: Path) -> None:
 
 
 def test_controls_follow_fac(results: Path) -> None:
-    runs = {run.cell.method: run for run in read_results(results).runs}
+    runs = {result.run.method: result for result in read_results(results).runs}
     size = runs["fac"].number("size")
     assert runs["small"].number("size") == size
     assert runs["small"].done["derived"] == {"buffer_size": size}
-    assert runs["random"].done["derived"]["random_rate"] == pytest.approx(size / 4_000)
-    assert runs["random"].number("size") == pytest.approx(size, rel=0.2)
+    for control, source in (("random-slot", "fac"), ("random-drop", "fac-paper")):
+        sizes = [runs[name].metrics["buffer_size"] for name in (control, source)]
+        np.testing.assert_array_equal(*sizes)  # the same size at every recorded step
+        assert sizes[0][-1] < 4_000
+    assert runs["random-slot"].number("dropped") == 0
+    assert runs["random-drop"].number("replaced") == 0
 
 
 def test_the_theorems_are_measured_on_the_real_buffers(results: Path) -> None:
-    runs = {run.cell.method: run for run in read_results(results).runs}
+    runs = {result.run.method: result for result in read_results(results).runs}
     for name in ("baseline", "fac"):
         buffer = runs[name].buffer
         measures, minibatch = buffer["measures"], buffer["minibatch"]
@@ -89,8 +97,7 @@ def test_the_theorems_are_measured_on_the_real_buffers(results: Path) -> None:
         assert (buffer["observations"], buffer["actions"]) == (3, 1)
         assert buffer["important_dimensions"] == 1
     # All are judged by the same cells, whether a buffer still holds its warm-up or not.
-    cells = {name: run.buffer["cells"] for name, run in runs.items()}
-    assert max(cells.values()) <= 50
+    assert max(result.buffer["cells"] for result in runs.values()) <= 50
     gaps = {name: runs[name].buffer["measures"]["gap"] for name in ("baseline", "fac")}
     assert gaps["fac"] < gaps["baseline"]
     kept = runs["baseline"].buffer["map"]
@@ -133,10 +140,13 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(results: Path, tmp_
 def test_a_third_start_has_nothing_to_do(results: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in results.glob("cells/**/done.json")}
     done = subprocess.run(
-        command(results, "baseline,fac,random,small"), capture_output=True, text=True, check=False
+        command(results, "baseline,fac,fac-paper,small,random-slot,random-drop"),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0
-    assert done.stdout.splitlines()[0] == "4 runs, 4 done before"
+    assert done.stdout.splitlines()[0] == "6 runs, 6 done before"
     assert before == {p: p.stat().st_mtime_ns for p in results.glob("cells/**/done.json")}
 
 
@@ -175,15 +185,15 @@ def test_a_crash_inside_a_run_is_shown_and_reported(tmp_path: Path) -> None:
 
 def test_calibration_times_a_real_run() -> None:
     suite = with_settings(load_suite("smoke"), ["net_arch=[8, 8]", "batch_size=16"])
-    cell = next(cell for cell in expand(suite) if (cell.method, cell.algo) == ("fac", "td3"))
-    speed = measure_speed(cell)
+    run = next(run for run in expand(suite) if (run.method, run.algo) == ("fac", "td3"))
+    speed = measure_speed(run)
     assert 1e-5 < speed.step < 1.0
     assert 1e-6 < speed.evaluation_step < 0.1
     assert speed.episode_steps == 200
 
 
 def test_a_cell_that_cannot_be_timed_says_why() -> None:
-    cell = expand(load_suite("smoke"))[0]
-    broken = type(cell).from_json({**cell.to_json(), "env": "Nowhere-v0"})
+    run = expand(load_suite("smoke"))[0]
+    broken = type(run).from_json({**run.to_json(), "env": "Nowhere-v0"})
     with pytest.raises(BenchError, match="cannot be timed"):
         measure_speed(broken)

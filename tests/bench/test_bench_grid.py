@@ -15,10 +15,10 @@ import pytest
 from bench_made_up import made_up_suite
 
 from frugalrl.bench import live
-from frugalrl.bench.cells import expand
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import Grid, Job
 from frugalrl.bench.results import read_results
+from frugalrl.bench.runs import expand
 from frugalrl.files import read_json
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
@@ -56,17 +56,18 @@ def done(root: Path, method: str, seed: int = 0) -> dict[str, object]:
     return found
 
 
-def test_controls_wait_for_fac_and_take_its_numbers(tmp_path: Path) -> None:
-    grid = make_grid(tmp_path / "r", "small", "random", "fac", "baseline")
+def test_controls_wait_for_what_they_match_and_take_its_numbers(tmp_path: Path) -> None:
+    names = ("small", "random-slot", "random-drop", "fac", "fac-paper")
+    grid = make_grid(tmp_path / "r", *names)
     assert grid.run(Lines()) is None
-    assert [job.state for job in grid.jobs] == ["done"] * 4
-    assert order(tmp_path / "r")[2:] in (["small 0", "random 0"], ["random 0", "small 0"])
-    derived = {job.cell.method: job.derived for job in grid.jobs}
-    assert derived["random"] == {"random_rate": 0.3}
+    assert [job.state for job in grid.jobs] == ["done"] * 5
+    assert set(order(tmp_path / "r")[:2]) == {"fac 0", "fac-paper 0"}
+    derived = {job.run.method: job.derived for job in grid.jobs}
     assert derived["small"] == {"buffer_size": 250}
-    stored = read_json(tmp_path / "r/cells/Pendulum-v1/sac/random/seed-0/cell.json")
+    assert derived["random-slot"] == {"sizes": [[1000, 200], [2000, 250]]}
+    stored = read_json(tmp_path / "r/cells/Pendulum-v1/sac/random-drop/seed-0/cell.json")
     assert stored is not None
-    assert stored["derived"] == {"random_rate": 0.3}
+    assert stored["derived"] == derived["random-slot"]
 
 
 def test_runs_have_one_thread_and_a_core(tmp_path: Path) -> None:
@@ -81,22 +82,22 @@ def test_a_failed_cell_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> 
     view = Lines()
     grid = make_grid(tmp_path / "r", "laber", "per", "baseline", "fac", jobs=1)
     grid.run(view)
-    states = {job.cell.method: job.state for job in grid.jobs}
+    states = {job.run.method: job.state for job in grid.jobs}
     assert states == {"laber": "failed", "per": "failed", "baseline": "done", "fac": "done"}
     told = "\n".join(view.lines)
     assert "ValueError: no torque" in told
     assert "signal 9" in told
     assert "last words" in told
-    problems = {p.cell.method: p.detail for p in read_results(tmp_path / "r").problems}
+    problems = {p.run.method: p.detail for p in read_results(tmp_path / "r").problems}
     assert "no torque" in problems["laber"]
     assert "signal 9" in problems["per"]
 
 
 def test_controls_of_a_failed_run_are_blocked(tmp_path: Path) -> None:
     view = Lines()
-    grid = make_grid(tmp_path / "r", "fac", "random")
+    grid = make_grid(tmp_path / "r", "fac", "small")
     fac = grid.jobs[0]
-    fac.cell = replace(fac.cell, method="laber")  # the stand-in fails
+    fac.run = replace(fac.run, method="laber")  # the stand-in fails
     grid.run(view)
     assert [job.state for job in grid.jobs] == ["failed", "blocked"]
     assert any("blocked" in line for line in view.lines)
@@ -128,7 +129,7 @@ def test_more_seeds_and_methods_add_to_a_directory(tmp_path: Path) -> None:
     root = tmp_path / "r"
     make_grid(root, "baseline", seeds=1).run(Lines())
     make_grid(root, "fac", seeds=2).run(Lines())
-    assert {(r.cell.method, r.cell.seed) for r in read_results(root).runs} == {
+    assert {(r.run.method, r.run.seed) for r in read_results(root).runs} == {
         ("baseline", 0),
         ("fac", 0),
         ("fac", 1),

@@ -8,7 +8,7 @@ from gymnasium.spaces import Box
 
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.bench import kept
-from frugalrl.bench.cells import make_cell
+from frugalrl.bench.runs import make_run
 from frugalrl.bench.suites import load_suite
 from frugalrl.bench.worker import describe_buffer, train_config
 from frugalrl.replay.buffer import ReplayBuffer
@@ -54,7 +54,7 @@ def test_the_map_counts_visited_and_kept_states() -> None:
 
 def test_a_baseline_that_lost_its_beginning_has_a_map_of_the_rest() -> None:
     suite = load_suite("smoke")
-    cell = make_cell(suite, suite.tasks[0], "baseline", seed=0)
+    run = make_run(suite, suite.tasks[0], "baseline", seed=0)
     space = Box(-np.inf, np.inf, (3,), np.float32)
     buffer = ReplayBuffer(600, observation_space=space, action_space=Box(-1, 1, (1,), np.float32))
     rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def test_a_baseline_that_lost_its_beginning_has_a_map_of_the_rest() -> None:
         state = rng.choice([-1.0, 1.0], size=3).astype(np.float32)
         buffer.add(state, np.zeros(1, np.float32), 0.0, state, False, False)
     final = {"buffer": {"evicted": buffer.stats.evicted}}
-    found = describe_buffer(buffer, cell, train_config(cell, {}, None), final)
+    found = describe_buffer(buffer, run, train_config(run, {}, None), final)
     assert np.sum(found["map"]["visited"]) == 600
     assert np.sum(found["map"]["stored"]) == 500  # a warm-up of 500; the rest is like it
 

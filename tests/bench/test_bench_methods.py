@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from frugalrl.bench import methods
-from frugalrl.bench.cells import expand
 from frugalrl.bench.errors import BenchError
+from frugalrl.bench.runs import expand
 from frugalrl.bench.suites import parse_suite
 
 
 def test_the_methods_of_the_paper_and_the_controls() -> None:
-    expected = {"baseline", "fac", "fac-discard", "laber", "per", "fac+laber", "fac+per"}
-    assert set(methods.METHODS) == expected | {"random", "small", "random-slot"}
-    assert methods.METHODS["random"].needs == "rate"
-    assert methods.METHODS["small"].needs == "size"
-    assert methods.METHODS["random-slot"].needs == "size"
+    expected = {"baseline", "fac", "fac-paper", "laber", "per", "fac+laber", "fac+per"}
+    controls = {"small", "random-slot", "random-drop"}
+    assert set(methods.METHODS) == expected | controls
+    taken = {name: (method.needs, method.source) for name, method in methods.METHODS.items()}
+    assert taken["small"] == ("size", "fac")
+    assert taken["random-slot"] == ("sizes", "fac")
+    assert taken["random-drop"] == ("sizes", "fac-paper")
     assert methods.METHODS["fac+per"].settings == {"admission": "fac", "sampler": "prioritized"}
 
 
@@ -63,6 +65,13 @@ def test_the_default_value_is_the_method_itself() -> None:
         ("fac@mu=many", "is no number"),
         ("fac@mu=50.7", "is no whole number"),
         ("baseline@mu=3", "baseline has no filter"),
+        ("fac@of=fac-paper", "only a control is made to match"),
+        ("small@of=per", "only a control is made to match"),
+        ("small@of=facc", "Did you mean 'fac'"),
+        ("random-drop@share=0.1", "random-drop has no size of its own"),
+        ("fac-discard", "use fac-paper for the paper's text"),
+        ("random", "use random-drop"),
+        ("ring", "use small"),
     ],
 )
 def test_mistakes_are_named(name: str, message: str) -> None:
@@ -77,9 +86,14 @@ def test_unknown_parameter_of_a_variant() -> None:
 
 def test_a_share_gives_the_buffer_its_size() -> None:
     suite = parse_suite(SHARED, "shared.toml")
-    sizes = {cell.method: cell.settings["buffer_size"] for cell in expand(suite)}
+    sizes = {run.method: run.settings["buffer_size"] for run in expand(suite)}
     assert sizes == {"small@share=0.05": 150, "random-slot@share=0.2": 600}
-    assert all(cell.needs is None for cell in expand(suite))
+    assert all(run.needs is None for run in expand(suite))
+    random_slot = methods.find_method("random-slot@share=0.2")
+    assert random_slot.settings == {"buffer_share": 0.2, "eviction": "random"}
+    frugal = methods.find_method("fac@share=0.2,eviction=random")
+    assert frugal.settings == {"admission": "fac", "buffer_share": 0.2, "eviction": "random"}
+    assert frugal.label == "FAC, 20 % of the steps, random eviction"
     with pytest.raises(BenchError, match="share='2' is no share"):
         methods.find_method("small@share=2")
 

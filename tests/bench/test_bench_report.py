@@ -59,7 +59,7 @@ def several_tasks(seeds: int = 4) -> object:
         "baseline",
         "fac",
         "laber",
-        "random",
+        "random-slot",
         "small",
         "fac@epsilon=0.1",
         "fac@kernel=tophat",
@@ -195,7 +195,10 @@ def test_controls_that_do_as_well_are_said_to(make_results: MakeResults) -> None
     text = verdict(summarize(read_results(root)))
     assert "an advantage seed by seed that Welch's test (p = 0.98) does not confirm" in text
     assert "50 % of its bytes, the filter's own included" in text
-    assert "Neither random dropping at the same rate nor a ring of the same size did" in text
+    assert (
+        "Neither overwriting at random in a buffer of the same size nor a ring of the same size "
+        in text
+    )
     assert "do not show that it matters what is kept" in text
 
 

@@ -24,13 +24,13 @@ def test_a_finished_directory(make_results: MakeResults) -> None:
     assert len(results.runs) == 25
     assert results.problems == ()
     assert results.tasks == [("Pendulum-v1", "sac")]
-    assert results.methods == ["baseline", "fac", "laber", "random", "small"]
-    run = results.select(("Pendulum-v1", "sac"), "fac")[3]
-    assert run.cell.seed == 3
-    steps, rewards = run.curve
+    assert results.methods == ["baseline", "fac", "laber", "small", "random-slot"]
+    result = results.select(("Pendulum-v1", "sac"), "fac")[3]
+    assert result.run.seed == 3
+    steps, rewards = result.curve
     assert steps.size == rewards.size == 10
-    assert run.metrics["offered"][-1] == 2_000
-    assert math.isnan(run.number("nothing"))
+    assert result.metrics["offered"][-1] == 2_000
+    assert math.isnan(result.number("nothing"))
 
 
 def test_the_curve_averages_the_episodes_of_an_evaluation(make_results: MakeResults) -> None:
@@ -43,12 +43,16 @@ def test_the_curve_averages_the_episodes_of_an_evaluation(make_results: MakeResu
 
 
 def test_what_is_missing_is_said(make_results: MakeResults) -> None:
-    root = make_results(failed=(("laber", 1),), missing=(("random", 2),))
+    root = make_results(failed=(("laber", 1),), missing=(("random-slot", 2),))
     half = root / "cells/Pendulum-v1/sac/small/seed-0/done.json"
     half.write_text(half.read_text("utf-8")[:50], "utf-8")
     results = read_results(root)
-    states = {(p.cell.method, p.cell.seed): p.state for p in results.problems}
-    assert states == {("laber", 1): "failed", ("random", 2): "missing", ("small", 0): "unfinished"}
+    states = {(p.run.method, p.run.seed): p.state for p in results.problems}
+    assert states == {
+        ("laber", 1): "failed",
+        ("random-slot", 2): "missing",
+        ("small", 0): "unfinished",
+    }
     failed = next(problem for problem in results.problems if problem.state == "failed")
     assert "ValueError" in failed.detail
     assert len(results.runs) == 22

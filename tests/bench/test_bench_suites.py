@@ -39,7 +39,7 @@ def test_the_suites_that_come_along() -> None:
     paper = suites.load_suite("paper")
     assert len({task.env for task in paper.tasks}) == 9
     assert {task.algo for task in paper.tasks} == {"sac", "td3"}
-    assert {"baseline", "fac", "fac-discard", "laber", "random", "small"} <= set(paper.methods)
+    assert {"baseline", "fac", "fac-paper", "laber", "random-slot", "small"} <= set(paper.methods)
     steps = {(task.env, task.algo): task.steps for task in paper.tasks}
     assert steps["MountainCarContinuous-v0", "td3"] == 100_000
     assert steps["Humanoid-v5", "sac"] == 2_000_000
@@ -147,13 +147,18 @@ def test_a_sweep_compares_values_with_the_filter_as_it_is() -> None:
         suites.with_sweep(suites.load_suite("smoke"), "mu")
 
 
-def test_controls_bring_fac_with_them() -> None:
+def test_controls_bring_with_them_what_they_match() -> None:
     from dataclasses import replace
 
-    suite = replace(suites.load_suite("smoke"), methods=("baseline", "random"))
+    methods = ("baseline", "small", "random-slot", "random-drop", "small@of=fac@mu=70")
+    suite = replace(suites.load_suite("smoke"), methods=methods)
     added, notes = suites.with_required_methods(suite)
-    assert added.methods == ("fac", "baseline", "random")
-    assert "random" in notes[0]
+    assert added.methods == ("fac", "fac-paper", "fac@mu=70", *methods)
+    assert notes == [
+        "fac is added: small and random-slot take their sizes from its runs",
+        "fac-paper is added: random-drop takes its size from its runs",
+        "fac@mu=70 is added: small@of=fac@mu=70 takes its size from its runs",
+    ]
     assert suites.with_required_methods(added) == (added, [])
 
 

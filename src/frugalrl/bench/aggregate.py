@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frugalrl.bench import metrics, statistics
-from frugalrl.bench.results import Results, Run
+from frugalrl.bench import measures, statistics
+from frugalrl.bench.results import Result, Results
 from frugalrl.bench.statistics import Comparison, Estimate, Scores
 
 BASELINE = "baseline"
@@ -133,8 +133,8 @@ def normalised_scores(
     left_out = []
     for task in results.tasks:
         baseline = results.select(task, BASELINE)
-        low = _mean(baseline, lambda run: run.number("random_reward"))
-        high = _mean(baseline, lambda run: run.reward)
+        low = _mean(baseline, lambda result: result.number("random_reward"))
+        high = _mean(baseline, lambda result: result.reward)
         if not high > low:
             left_out.append(task)
             continue
@@ -147,7 +147,7 @@ def normalised_scores(
 
 
 def _summarize_method(
-    task: TaskKey, method: str, runs: dict[int, Run], compared: dict[int, float]
+    task: TaskKey, method: str, runs: dict[int, Result], compared: dict[int, float]
 ) -> MethodSummary:
     rewards = _rewards(runs)
     values = list(rewards.values()) or [math.nan]
@@ -157,8 +157,10 @@ def _summarize_method(
         comparison = statistics.compare_means(
             rewards, compared, generator_for(*names, "difference")
         )
-    points = [metrics.convergence_point(*run.curve, window=SMOOTHING) for run in runs.values()]
-    costs = [run.number("control_cost") for run in runs.values()]
+    points = [
+        measures.convergence_point(*result.curve, window=SMOOTHING) for result in runs.values()
+    ]
+    costs = [result.number("control_cost") for result in runs.values()]
     return MethodSummary(
         task=task,
         method=method,
@@ -169,14 +171,14 @@ def _summarize_method(
         reward_sd=_sd(values),
         convergence=tuple(point for point in points if point is not None),
         against_reference=comparison,
-        size=_mean(runs, lambda run: run.number("size")),
+        size=_mean(runs, lambda result: result.number("size")),
         stored_share=_mean(runs, _stored_share),
-        bytes=_mean(runs, lambda run: run.number("buffer_bytes")),
+        bytes=_mean(runs, lambda result: result.number("buffer_bytes")),
         control_cost=_finite_mean(costs),
         control_cost_sd=_sd(costs),
-        train_seconds=_mean(runs, lambda run: run.number("train_seconds")),
-        memory=_mean(runs, lambda run: run.number("peak_memory_bytes")),
-        random_reward=_mean(runs, lambda run: run.number("random_reward")),
+        train_seconds=_mean(runs, lambda result: result.number("train_seconds")),
+        memory=_mean(runs, lambda result: result.number("peak_memory_bytes")),
+        random_reward=_mean(runs, lambda result: result.number("random_reward")),
     )
 
 
@@ -215,11 +217,11 @@ def unequal_seeds(summary: Summary) -> list[str]:
     return notes
 
 
-def buffer_mean(runs: dict[int, Run], *keys: str) -> float:
+def buffer_mean(runs: dict[int, Result], *keys: str) -> float:
     """Average a measure of the final buffers over seeds, by its path in the run's summary."""
 
-    def measure(run: Run) -> float:
-        found: object = run.buffer
+    def measure(result: Result) -> float:
+        found: object = result.buffer
         for key in keys:
             found = found.get(key) if isinstance(found, dict) else None
         return float(found) if isinstance(found, (int, float)) else math.nan
@@ -227,17 +229,18 @@ def buffer_mean(runs: dict[int, Run], *keys: str) -> float:
     return _mean(runs, measure)
 
 
-def _rewards(runs: dict[int, Run]) -> dict[int, float]:
-    return {seed: run.reward for seed, run in runs.items() if math.isfinite(run.reward)}
+def _rewards(runs: dict[int, Result]) -> dict[int, float]:
+    found = {seed: result.reward for seed, result in runs.items()}
+    return {seed: reward for seed, reward in found.items() if math.isfinite(reward)}
 
 
-def _mean(runs: dict[int, Run], measure: Callable[[Run], float]) -> float:
-    return _finite_mean([measure(run) for run in runs.values()])
+def _mean(runs: dict[int, Result], measure: Callable[[Result], float]) -> float:
+    return _finite_mean([measure(result) for result in runs.values()])
 
 
-def _stored_share(run: Run) -> float:
-    offered = run.number("offered")
-    return run.number("stored") / offered if offered > 0 else math.nan
+def _stored_share(result: Result) -> float:
+    offered = result.number("offered")
+    return result.number("stored") / offered if offered > 0 else math.nan
 
 
 def _finite_mean(values: Sequence[float]) -> float:

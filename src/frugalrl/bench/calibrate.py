@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from frugalrl.bench.cells import Cell
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import SINGLE_THREAD
+from frugalrl.bench.runs import Run
 
 _LOG_EVERY = 100
 _TIMED = 200
@@ -32,17 +32,17 @@ class Speed:
     """Longest possible episode."""
 
 
-def estimate_seconds(cell: Cell, speed: Speed) -> float:
+def estimate_seconds(run: Run, speed: Speed) -> float:
     """Estimate a run: training, evaluations on the way and at the end, start-up."""
-    settings = cell.settings
-    evaluations = cell.steps // max(int(settings.get("eval_every", cell.steps)), 1)
+    settings = run.settings
+    evaluations = run.steps // max(int(settings.get("eval_every", run.steps)), 1)
     episodes = evaluations * int(settings.get("eval_episodes", 10))
     episodes += int(settings.get("final_episodes", 100))
-    return cell.steps * speed.step + episodes * speed.episode_steps * speed.evaluation_step + 8.0
+    return run.steps * speed.step + episodes * speed.episode_steps * speed.evaluation_step + 8.0
 
 
 def measure_speeds(
-    cells: Sequence[Cell], tell: Callable[[str], None]
+    runs: Sequence[Run], tell: Callable[[str], None]
 ) -> dict[tuple[tuple[str, str], str], Speed]:
     """Time each task with each of its samplers.
 
@@ -52,42 +52,42 @@ def measure_speeds(
         The speed by task and sampler.
     """
     speeds: dict[tuple[tuple[str, str], str], Speed] = {}
-    for cell in cells:
-        key = (cell.task, sampler_of(cell))
+    for run in runs:
+        key = (run.task, sampler_of(run))
         if key in speeds:
             continue
-        tell(f"timing {cell.env} with {cell.algo}, {key[1]} batches")
-        speeds[key] = measure_speed(cell)
+        tell(f"timing {run.env} with {run.algo}, {key[1]} batches")
+        speeds[key] = measure_speed(run)
     return speeds
 
 
-def sampler_of(cell: Cell) -> str:
-    """Name the way in which a cell draws its batches."""
-    return str(cell.settings.get("sampler", "uniform"))
+def sampler_of(run: Run) -> str:
+    """Name the way in which a run draws its batches."""
+    return str(run.settings.get("sampler", "uniform"))
 
 
-def measure_speed(cell: Cell) -> Speed:
-    """Time one cell in a process of its own, pinned to one thread like the real run."""
+def measure_speed(run: Run) -> Speed:
+    """Time one run in a process of its own, pinned to one thread like the real run."""
     found = subprocess.run(
-        [sys.executable, "-m", "frugalrl.bench.calibrate", json.dumps(cell.to_json())],
+        [sys.executable, "-m", "frugalrl.bench.calibrate", json.dumps(run.to_json())],
         capture_output=True,
         text=True,
         env={**os.environ, **SINGLE_THREAD},
         check=False,
     )
     if found.returncode != 0:
-        raise BenchError(f"{cell.name} cannot be timed:\n{found.stderr[-3000:].strip()}")
+        raise BenchError(f"{run.name} cannot be timed:\n{found.stderr[-3000:].strip()}")
     return Speed(**json.loads(found.stdout.splitlines()[-1]))
 
 
 def main(arguments: list[str]) -> int:
-    """Time the cell given as JSON and print its speed as JSON."""
-    cell = Cell.from_json(json.loads(arguments[0]))
-    print(json.dumps(_time(cell)))
+    """Time the run given as JSON and print its speed as JSON."""
+    run = Run.from_json(json.loads(arguments[0]))
+    print(json.dumps(_time(run)))
     return 0
 
 
-def _time(cell: Cell) -> dict[str, Any]:
+def _time(run: Run) -> dict[str, Any]:
     from frugalrl.bench.worker import train_config
     from frugalrl.training.environments import find_environment
     from frugalrl.training.resolve import resolve
@@ -95,10 +95,10 @@ def _time(cell: Cell) -> dict[str, Any]:
 
     plain = {
         name: value
-        for name, value in cell.settings.items()
+        for name, value in run.settings.items()
         if name != "admission" and not name.startswith("fac_")
     }
-    resolved = resolve(train_config(replace(cell, settings=plain), {}, None)).config
+    resolved = resolve(train_config(replace(run, settings=plain), {}, None)).config
     by_steps = isinstance(resolved.train_freq, int)
     every = max(_LOG_EVERY, int(resolved.train_freq or 1) if by_steps else 1)
     start = max(resolved.batch_size or 256, every)
@@ -106,12 +106,12 @@ def _time(cell: Cell) -> dict[str, Any]:
     short["checkpoint_every"] = 0
     if not by_steps:  # the same cost, spread evenly
         short |= {"train_freq": 1, "gradient_steps": 1}
-    timed = replace(cell, steps=start + 5 * every, settings={**plain, **short})
+    timed = replace(run, steps=start + 5 * every, settings={**plain, **short})
     rows = train(train_config(timed, {}, None), progress=False).metrics[-3:]
     first, last = rows[0], rows[-1]
     made = float(last["env_steps"] or 0) - float(first["env_steps"] or 0)
     spent = float(last["train_seconds"] or 0) - float(first["train_seconds"] or 0)
-    factory = find_environment(cell.env, resolved.environment_arguments())
+    factory = find_environment(run.env, resolved.environment_arguments())
     environment = factory.make()
     return {
         "step": spent / max(made, 1.0),

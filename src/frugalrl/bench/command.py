@@ -9,7 +9,7 @@ from pathlib import Path
 from frugalrl.bench import origin
 from frugalrl.bench.grid import Grid
 from frugalrl.bench.live import open_view
-from frugalrl.bench.plan import checked_cells, describe_cells, estimate_line
+from frugalrl.bench.plan import checked_runs, describe_runs, estimate_line
 from frugalrl.bench.report.write import write_report
 from frugalrl.bench.suites import Suite, with_required_methods
 
@@ -33,11 +33,11 @@ def execute(
     suite, notes = with_required_methods(suite)
     for note in notes:
         print(f"note: {note}")
-    cells = checked_cells(suite, scale)
-    grid = Grid(out, cells, jobs=jobs, keep_buffers=keep_buffers)
+    runs = checked_runs(suite, scale)
+    grid = Grid(out, runs, jobs=jobs, keep_buffers=keep_buffers)
     if dry_run:
-        print("\n".join(describe_cells(cells)), flush=True)
-        print(estimate_line(cells, jobs, lambda line: print(line, flush=True)))
+        print("\n".join(describe_runs(runs)), flush=True)
+        print(estimate_line(runs, jobs, lambda line: print(line, flush=True)))
         return 0
     grid.prepare(
         {

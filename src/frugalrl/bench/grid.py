@@ -1,4 +1,4 @@
-"""Runs a grid's cells, some at a time, each in its own process, and picks up where it was left."""
+"""Does a grid's runs, some at a time, each in its own process, and picks up where it was left."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Protocol
 
-from frugalrl.bench.cells import (
-    CELL_FILE,
+import numpy as np
+
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.results import GRID_FILE, read_columns
+from frugalrl.bench.runs import (
     DONE_FILE,
     ERROR_FILE,
     RUN_DIRECTORY,
-    Cell,
+    RUN_FILE,
+    Run,
     describe_change,
 )
-from frugalrl.bench.errors import BenchError
-from frugalrl.bench.results import GRID_FILE
 from frugalrl.files import DirectoryLock, read_json, write_json
 
 _POLL = 0.2
+_MOST_SIZES = 500
 # What keeps a run to one thread, whatever it imports.
 SINGLE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -42,12 +45,12 @@ SINGLE_THREAD = {
 
 @dataclass
 class Job:
-    """A cell and how it stands."""
+    """A run and how it stands."""
 
-    cell: Cell
+    run: Run
     directory: Path
     state: str = "waiting"
-    """`waiting`, `running`, `done`, `failed` or `blocked` (its FAC run failed)."""
+    """`waiting`, `running`, `done`, `failed` or `blocked` (the run that it needs failed)."""
     detail: str = ""
     process: subprocess.Popen[bytes] | None = None
     core: int = -1
@@ -78,16 +81,16 @@ class Grid:
 
     Args:
         root: The results directory, new or of the same grid.
-        cells: What to run.
+        runs: What to run.
         jobs: Processes at a time.
         keep_buffers: Keep each run's final buffer, which can be large.
-        worker: Command that brings one cell to its end.
+        worker: Command that brings one run to its end.
     """
 
     def __init__(
         self,
         root: str | Path,
-        cells: Sequence[Cell],
+        runs: Sequence[Run],
         *,
         jobs: int = 1,
         keep_buffers: bool = False,
@@ -96,7 +99,7 @@ class Grid:
         if jobs < 1:
             raise BenchError(f"jobs={jobs} must be at least 1")
         self.root = Path(root)
-        self.jobs = [Job(cell, self.root / cell.path) for cell in cells]
+        self.jobs = [Job(run, self.root / run.path) for run in runs]
         self._limit = jobs
         self._keep_buffers = keep_buffers
         self._worker = list(worker)
@@ -125,21 +128,21 @@ class Grid:
     def _prepare(self, about: Mapping[str, Any]) -> None:
         old = read_json(self.root / GRID_FILE)
         for job in self.jobs:
-            values = read_json(job.directory / CELL_FILE)
-            stored = Cell.from_json(values) if values is not None else job.cell
-            if stored.fingerprint != job.cell.fingerprint:
+            values = read_json(job.directory / RUN_FILE)
+            stored = Run.from_json(values) if values is not None else job.run
+            if stored.fingerprint != job.run.fingerprint:
                 raise BenchError(
-                    f"{self.root} was made with other settings: {job.cell.name}: "
-                    f"{describe_change(stored, job.cell)}. Choose another --out, or "
+                    f"{self.root} was made with other settings: {job.run.name}: "
+                    f"{describe_change(stored, job.run)}. Choose another --out, or "
                     "ask for the same settings to go on"
                 )
             done = read_json(job.directory / DONE_FILE)
-            if done is not None and done.get("fingerprint") == job.cell.fingerprint:
+            if done is not None and done.get("fingerprint") == job.run.fingerprint:
                 job.state = "done"
                 job.seconds = float(done.get("wall_seconds") or 0.0)
-        cells = {str(job.cell.path): job.cell.to_json() for job in self.jobs}
-        before = [Cell.from_json(values) for values in (old or {}).get("cells", [])]
-        merged = {str(cell.path): cell.to_json() for cell in before} | cells
+        runs = {str(job.run.path): job.run.to_json() for job in self.jobs}
+        before = [Run.from_json(values) for values in (old or {}).get("cells", [])]
+        merged = {str(run.path): run.to_json() for run in before} | runs
         write_json(self.root / GRID_FILE, {**about, "cells": list(merged.values())})
 
     def run(self, view: View) -> int | None:
@@ -184,19 +187,18 @@ class Grid:
                 f"out={str(self.root)!r} cannot be created: {error.strerror}"
             ) from None
 
-    def _source(self, cell: Cell) -> Job | None:
-        """Find the FAC run that a control takes its number from: same task, same seed."""
-        for job in self.jobs:
-            if (job.cell.task, job.cell.seed, job.cell.method) == (cell.task, cell.seed, "fac"):
-                return job
-        return None
+    def _source(self, run: Run) -> Job | None:
+        """Find the run that a control takes its number from: same task, same seed."""
+        wanted = (run.task, run.seed, run.source)
+        jobs = (job for job in self.jobs if (job.run.task, job.run.seed, job.run.method) == wanted)
+        return next(jobs, None)
 
     def _ready(self, job: Job) -> bool:
         if job.state != "waiting":
             return False
-        if job.cell.needs is None:
+        if job.run.needs is None:
             return True
-        source = self._source(job.cell)
+        source = self._source(job.run)
         return source is not None and source.state == "done"
 
     def _start_ready(self, free: list[int], view: View) -> None:
@@ -207,12 +209,12 @@ class Grid:
                 self._start(job, free.pop(0), view)
 
     def _start(self, job: Job, core: int, view: View) -> None:
-        job.derived = self._derive(job.cell)
+        job.derived = self._derive(job.run)
         job.directory.mkdir(parents=True, exist_ok=True)
         (job.directory / ERROR_FILE).unlink(missing_ok=True)
         write_json(
-            job.directory / CELL_FILE,
-            {**job.cell.to_json(), "fingerprint": job.cell.fingerprint, "derived": job.derived},
+            job.directory / RUN_FILE,
+            {**job.run.to_json(), "fingerprint": job.run.fingerprint, "derived": job.derived},
         )
         resumed = (job.directory / RUN_DIRECTORY).is_dir()
         job._log = (job.directory / "output.log").open("ab")
@@ -229,17 +231,20 @@ class Grid:
             start_new_session=True,
         )
         job.core, job.state, job.started = core, "running", time.monotonic()
-        view.tell(f"{'resumed' if resumed else 'started'}  {job.cell.name}")
+        view.tell(f"{'resumed' if resumed else 'started'}  {job.run.name}")
 
-    def _derive(self, cell: Cell) -> dict[str, Any]:
-        """Take from FAC's run what a control needs."""
-        source = self._source(cell) if cell.needs is not None else None
+    def _derive(self, run: Run) -> dict[str, Any]:
+        """Take from another run what a control needs."""
+        source = self._source(run) if run.needs is not None else None
         if source is None:
             return {}
-        done = read_json(source.directory / DONE_FILE) or {}
-        if cell.needs == "rate":
-            return {"random_rate": done["stored"] / done["offered"]}
-        return {"buffer_size": int(done["size"])}
+        if run.needs == "size":
+            return {"buffer_size": int((read_json(source.directory / DONE_FILE) or {})["size"])}
+        table = read_columns(source.metrics_file)
+        rows = np.stack([table["env_steps"], table["buffer_size"]], axis=1).astype(int)
+        # A few hundred sizes say as much as thousands, and are written into every control's file.
+        chosen = np.unique(np.linspace(0, len(rows) - 1, _MOST_SIZES).round().astype(int))
+        return {"sizes": rows[chosen].tolist()}
 
     def _finish(self, job: Job, view: View) -> None:
         assert job.process is not None
@@ -251,13 +256,13 @@ class Grid:
         done = read_json(job.directory / DONE_FILE)
         if code == 0 and done is not None:
             job.state = "done"
-            view.tell(f"done     {job.cell.name}: reward {_reward(done)} in {job.seconds:,.0f} s")
+            view.tell(f"done     {job.run.name}: reward {_reward(done)} in {job.seconds:,.0f} s")
         elif self._stop is not None:
             job.state = "waiting"
         else:
             job.state = "failed"
             job.detail = self._failure(job, code)
-            view.tell(f"FAILED   {job.cell.name}\n{job.detail}")
+            view.tell(f"FAILED   {job.run.name}\n{job.detail}")
 
     def _failure(self, job: Job, code: int) -> str:
         error = job.directory / ERROR_FILE
@@ -272,7 +277,7 @@ class Grid:
         for job in self.jobs:
             if job.state == "waiting":
                 job.state = "blocked"
-                view.tell(f"blocked  {job.cell.name}: the FAC run that it needs has no result")
+                view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
 
     def _acquire(self) -> None:
         """Keep a second grid out of the directory; the system lets go when this process ends."""

@@ -61,13 +61,13 @@ class Table:
         for job in jobs:
             if job.state != "running":
                 continue
-            steps, total = steps_done(job.metrics_file), job.cell.steps
+            steps, total = steps_done(job.metrics_file), job.run.steps
             elapsed = time.monotonic() - job.started
             left = elapsed * (total - steps) / steps if steps else None
             table.add_row(
-                Text(f"{job.cell.env} {job.cell.algo}"),
-                Text(job.cell.method),
-                str(job.cell.seed),
+                Text(f"{job.run.env} {job.run.algo}"),
+                Text(job.run.method),
+                str(job.run.seed),
                 ProgressBar(total=total, completed=steps, width=24),
                 f"{steps:,} / {total:,}",
                 duration(left) if left is not None else "…",
@@ -105,12 +105,12 @@ def time_left(jobs: Sequence[Job]) -> float | None:
     steps: dict[Any, float] = {}
     for job in jobs:
         if job.state == "done" and job.seconds > 0:
-            spent, made = job.seconds, float(job.cell.steps)
+            spent, made = job.seconds, float(job.run.steps)
         elif job.state == "running":
             spent, made = now - job.started, float(steps_done(job.metrics_file))
         else:
             continue
-        for key in (job.cell.task, None):
+        for key in (job.run.task, None):
             seconds[key] = seconds.get(key, 0.0) + spent
             steps[key] = steps.get(key, 0.0) + made
     if not steps.get(None):
@@ -119,8 +119,8 @@ def time_left(jobs: Sequence[Job]) -> float | None:
     for job in jobs:
         if job.state not in ("waiting", "running"):
             continue
-        key = job.cell.task if steps.get(job.cell.task) else None
-        missing: float = job.cell.steps
+        key = job.run.task if steps.get(job.run.task) else None
+        missing: float = job.run.steps
         if job.state == "running":
             running += 1
             missing -= steps_done(job.metrics_file)

@@ -1,7 +1,8 @@
 """The methods compared: what each changes in a run, how it is called and drawn.
 
-A method's name may carry changed parameters of the filter, `fac@epsilon=0.1,mu=70`: the ablations
-are made of such names, and they can be mixed with any others.
+A method's name may carry parameters after an `@`: of the filter (`fac@epsilon=0.1,mu=70`), of the
+buffer (`small@share=0.05,eviction=random`), or the method that a control is made to match
+(`small@of=fac-paper`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Any, Literal
 
 from frugalrl.bench.errors import BenchError, unknown
 
-Needs = Literal["rate", "size"]
+Needs = Literal["size", "sizes"]
+
+MATCHED_DROP = "matched-drop"
+MATCHED_REPLACE = "matched-replace"
+"""Admissions that only a grid can make: see `frugalrl.bench.matched`."""
+
+PLAIN_COLOR = "#6b7280"
 
 
 @dataclass(frozen=True)
@@ -23,11 +30,13 @@ class Method:
     label: str
     about: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    color: str = "#6b7280"
+    color: str = PLAIN_COLOR
     dash: str = "solid"
     needs: Needs | None = None
-    """What this method takes from FAC's run of the same task and seed: the share of transitions
-    it stored, or the size of its final buffer."""
+    """What a control takes from another run of the same task and seed: the size of its final
+    buffer, or its size at every recorded step."""
+    source: str = "fac"
+    """The method of that run."""
 
     @property
     def frugal(self) -> bool:
@@ -41,12 +50,18 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("baseline", "Baseline", "every transition stored, uniform batches", {}, "#ea7f0b"),
-        Method("fac", "FAC", "an equivalent transition replaces the oldest", _FAC, "#2166d1"),
         Method(
-            "fac-discard",
-            "FAC, discard",
-            "an equivalent transition is dropped, as in the paper's text",
-            {**_FAC, "fac_on_equivalent": "discard"},
+            "fac",
+            "FAC",
+            "our rule: an equivalent transition overwrites the oldest similar one",
+            _FAC,
+            "#2166d1",
+        ),
+        Method(
+            "fac-paper",
+            "FAC (paper)",
+            "the paper's text: an equivalent transition is dropped",
+            {**_FAC, "fac_paper": True},
             "#5aa5f0",
             "dash",
         ),
@@ -81,18 +96,9 @@ METHODS: dict[str, Method] = {
             "dash",
         ),
         Method(
-            "random",
-            "Random drop",
-            "control: keeps transitions at random, as many as FAC",
-            {"admission": "random"},
-            "#7a7f87",
-            "dash",
-            needs="rate",
-        ),
-        Method(
             "small",
             "Small ring",
-            "control: a plain ring with the capacity of FAC's final buffer",
+            "control: a plain ring with the size of FAC's final buffer",
             {},
             "#7b5bd6",
             "dashdot",
@@ -101,13 +107,30 @@ METHODS: dict[str, Method] = {
         Method(
             "random-slot",
             "Random slot",
-            "control: as many places as FAC's final buffer; when full, a random one is overwritten",
-            {"eviction": "random"},
+            "control: FAC's size at every step; all admitted, a random one overwritten",
+            {"admission": MATCHED_REPLACE},
             "#c2410c",
             "dashdot",
-            needs="size",
+            needs="sizes",
+        ),
+        Method(
+            "random-drop",
+            "Random drop",
+            "control: FAC's size at every step; transitions are dropped at random",
+            {"admission": MATCHED_DROP},
+            "#7a7f87",
+            "dash",
+            needs="sizes",
+            source="fac-paper",
         ),
     )
+}
+
+_RENAMED = {
+    "fac-discard": "use fac-paper for the paper's text, or fac@on_equivalent=discard for our "
+    "filter that drops",
+    "random": "use random-drop, which keeps the warm-up and drops at FAC's rate after it",
+    "ring": "use small: a ring of FAC's final size, or of a share of the steps (small@share=0.05)",
 }
 
 
@@ -120,9 +143,6 @@ class Parameter:
     default: Any
     about: str
 
-
-SHARE = "share"
-"""Parameter of any method: the buffer's places as a share of the steps, `small@share=0.05`."""
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
@@ -137,7 +157,15 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter(
             "on_equivalent", "fac_on_equivalent", "replace", "what an equivalent transition does"
         ),
+        Parameter("warmup", "fac_warmup", "keep", "what happens to the warm-up's transitions"),
     )
+}
+
+# Parameters of any method, whatever its filter.
+_OF_BUFFER = {
+    "share": "places of the buffer as a share of the run's steps",
+    "eviction": "which transition goes when the buffer is full: oldest or random",
+    "of": "the frugal method that a control is made to match",
 }
 
 
@@ -153,16 +181,15 @@ def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
     """
     known = {**METHODS, **(extra or {})}
     base, _, changes = name.partition("@")
+    if base in _RENAMED:
+        raise BenchError(f"there is no method {base!r} any more: {_RENAMED[base]}")
     if base not in known:
         raise unknown("method", base, known)
-    method = known[base]
     if not changes:
         if "@" in name:
             raise BenchError(f"method {name!r} has no parameter after the @: fac@epsilon=0.1")
-        return method
-    if not method.frugal and changes.partition("=")[0] != SHARE:
-        raise BenchError(f"method {name!r}: {base} has no filter whose parameters could change")
-    return _with_parameters(method, changes)
+        return known[base]
+    return _with_parameters(known[base], changes, known)
 
 
 def variant_name(base: str, parameter: str, value: Any) -> str:
@@ -178,48 +205,63 @@ def variant_name(base: str, parameter: str, value: Any) -> str:
 def split_variant(name: str) -> tuple[str, dict[str, str]]:
     """Split `fac@epsilon=0.1` into its method and its changed parameters."""
     base, _, changes = name.partition("@")
-    pairs = (item.partition("=") for item in changes.split(",") if item)
-    return base, {key: value for key, _, value in pairs}
+    # `of` names another method, whose own parameters follow it: it takes the rest.
+    before, of, source = f",{changes}".partition(",of=")
+    pairs = (item.partition("=") for item in before.split(",") if item)
+    return base, {key: value for key, _, value in pairs} | ({"of": source} if of else {})
 
 
-def _with_parameters(method: Method, changes: str) -> Method:
-    settings = dict(method.settings)
-    shown: list[str] = []
-    needs = method.needs
-    for item in changes.split(","):
-        key, equals, text = item.partition("=")
-        if not equals or not text:
-            raise BenchError(f"{item!r} is no parameter=value, in method {method.name}@{changes}")
-        if key == SHARE:
-            settings["buffer_share"] = _parse_share(text)
-            needs = None
-            continue
-        if key not in PARAMETERS:
-            raise unknown("parameter", key, [*PARAMETERS, SHARE])
-        settings[PARAMETERS[key].setting] = _parse(key, text)
-        shown.append(f"{key} {text}")
-    if "buffer_share" in settings:
-        shown.append(f"{100 * settings['buffer_share']:g} % of the steps")
-    return replace(
-        method,
-        name=f"{method.name}@{changes}",
-        label=f"{method.label}, {', '.join(shown)}",
-        about=f"{method.about}; {', '.join(shown)}",
-        settings=settings,
-        color="#6b7280",
-        dash="solid",
-        needs=needs,
-    )
+def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) -> Method:
+    name = f"{method.name}@{changes}"
+    made = replace(method, name=name, settings=dict(method.settings))
+    words = []
+    for key, text in split_variant(name)[1].items():
+        if not text:
+            raise BenchError(f"{key!r} is no parameter=value, in method {name}")
+        if key in PARAMETERS:
+            if not method.frugal:
+                raise BenchError(f"method {name!r}: {method.name} has no filter to change {key} of")
+            setting = {PARAMETERS[key].setting: _parse(key, text)}
+            made = replace(made, settings={**made.settings, **setting}, color=PLAIN_COLOR)
+            words.append(f"{key} {text}")
+        elif key == "share":
+            made = _with_share(made, text)
+            words.append(f"{100 * made.settings['buffer_share']:g} % of the steps")
+        elif key == "eviction":
+            made = replace(made, settings={**made.settings, "eviction": text})
+            words.append(f"{text} eviction")
+        elif key == "of":
+            source = find_method(text, known)
+            if made.needs is None or not source.frugal:
+                raise BenchError(
+                    f"method {name!r}: only a control is made to match a frugal method"
+                )
+            made = replace(made, source=source.name)
+            words.append(f"as {source.label}")
+        else:
+            raise unknown("parameter", key, [*PARAMETERS, *_OF_BUFFER])
+    shown = ", ".join(words)
+    return replace(made, label=f"{method.label}, {shown}", about=f"{method.about}; {shown}")
 
 
-def _parse_share(text: str) -> float:
+def _with_share(method: Method, text: str) -> Method:
+    """Give a method's buffer a share of the run's steps instead of what it takes from a run."""
     try:
         share = float(text)
     except ValueError:
         share = 0.0
     if not 0.0 < share <= 1.0:
-        raise BenchError(f"{SHARE}={text!r} is no share of a run's steps; use 0 < share <= 1")
-    return share
+        raise BenchError(f"share={text!r} is no share of a run's steps; use 0 < share <= 1")
+    settings = {**method.settings, "buffer_share": share}
+    if settings.get("admission") == MATCHED_DROP:
+        raise BenchError(f"method {method.name!r}: random-drop has no size of its own to set")
+    if settings.get("admission") == MATCHED_REPLACE:
+        # A fixed size needs no run to follow: a full buffer that evicts at random is the same.
+        del settings["admission"]
+        settings["eviction"] = "random"
+    return replace(
+        method, settings=settings, needs=None, dash="dot" if share < 0.1 else method.dash
+    )
 
 
 def _parse(parameter: str, text: str) -> Any:

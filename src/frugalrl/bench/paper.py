@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-from frugalrl.bench import metrics
+from frugalrl.bench import measures
 
 Row = dict[str, str]
 
@@ -82,10 +82,10 @@ def _check_full() -> Iterator[Misprint]:
     for row in _table("full"):
         label = f"{row['benchmark']} ({row['algorithm']})"
         number = {key: float(value) for key, value in row.items() if _is_number(value)}
-        gain = metrics.convergence_gain(number["cp_baseline"], number["cp_fac"])
-        cut = metrics.buffer_cut(number["buffer_baseline"], number["buffer_fac"])
-        change = metrics.reward_change(number["reward_baseline"], number["reward_fac"])
-        efficiency = metrics.sample_efficiency(
+        gain = measures.convergence_gain(number["cp_baseline"], number["cp_fac"])
+        cut = measures.buffer_cut(number["buffer_baseline"], number["buffer_fac"])
+        change = measures.reward_change(number["reward_baseline"], number["reward_fac"])
+        efficiency = measures.sample_efficiency(
             number["reward_baseline"],
             number["buffer_baseline"],
             number["reward_fac"],
@@ -104,10 +104,10 @@ def _check_laber() -> Iterator[Misprint]:
         label = f"{row['benchmark']} ({row['algorithm']})"
         number = {key: float(value) for key, value in row.items() if _is_number(value)}
         size = sizes[row["benchmark"], row["algorithm"]]
-        gain = metrics.convergence_gain(number["cp_laber"], number["cp_fac"])
-        change = metrics.reward_change(number["reward_laber"], number["reward_fac"])
+        gain = measures.convergence_gain(number["cp_laber"], number["cp_fac"])
+        change = measures.reward_change(number["reward_laber"], number["reward_fac"])
         # LaBER's buffer is the baseline's: the paper says so below the table.
-        efficiency = metrics.sample_efficiency(
+        efficiency = measures.sample_efficiency(
             number["reward_laber"],
             float(size["buffer_baseline"]),
             number["reward_fac"],
@@ -116,9 +116,9 @@ def _check_laber() -> Iterator[Misprint]:
         where = "Comparison with LaBER"
         yield _judge(where, label, "Delta CP", row["delta_cp_percent"], gain)
         entry = _judge(where, label, "Delta R", row["delta_reward_percent"], change)
-        shifted = metrics.translate_rewards(number["reward_laber"], number["reward_fac"])
+        shifted = measures.translate_rewards(number["reward_laber"], number["reward_fac"])
         if entry.kind == "misprint" and (
-            _kind(entry.printed, metrics.reward_change(*shifted)) == "agrees"
+            _kind(entry.printed, measures.reward_change(*shifted)) == "agrees"
         ):
             entry = replace(entry, kind="translated")
         yield entry

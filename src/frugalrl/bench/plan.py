@@ -1,4 +1,4 @@
-"""From what a user asks for to a checked list of cells, before anything is created."""
+"""From what a user asks for to a checked list of runs, before anything is created."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from frugalrl.bench.calibrate import estimate_seconds, measure_speeds, sampler_of
-from frugalrl.bench.cells import Cell, expand
 from frugalrl.bench.errors import BenchError, unknown
 from frugalrl.bench.live import duration
+from frugalrl.bench.runs import Run, expand
 from frugalrl.bench.suites import ALGORITHMS, Suite, Task, parse_settings, parse_value
 from frugalrl.training.errors import ConfigError
 
@@ -64,8 +64,8 @@ def with_settings(suite: Suite, pairs: Sequence[str]) -> Suite:
     )
 
 
-def checked_cells(suite: Suite, scale: float = 1.0) -> list[Cell]:
-    """List a suite's cells after trying every environment and every configuration.
+def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:
+    """List a suite's runs after trying every environment and every configuration.
 
     Raises:
         BenchError: Naming the first thing that cannot work.
@@ -80,44 +80,45 @@ def checked_cells(suite: Suite, scale: float = 1.0) -> list[Cell]:
         environment = factory.make()
         check_spaces(environment.observation_space, environment.action_space, task.env)
         environment.close()
-    cells = expand(suite, scale)
+    runs = expand(suite, scale)
     tried = set()
-    for cell in cells:
-        if (cell.task, cell.method) in tried:
+    for run in runs:
+        if (run.task, run.method) in tried:
             continue
-        tried.add((cell.task, cell.method))
+        tried.add((run.task, run.method))
         try:
-            resolve(train_config(cell, {}, None))
+            resolve(train_config(run, {}, None))
         except ConfigError as error:
-            raise BenchError(f"{cell.env} with {cell.algo}, {cell.method}: {error}") from None
-    return cells
+            raise BenchError(f"{run.env} with {run.algo}, {run.method}: {error}") from None
+    return runs
 
 
-def describe_cells(cells: Sequence[Cell]) -> list[str]:
-    """List cells for people: a line for each task and method."""
-    groups: dict[tuple[Any, str], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.task, cell.method), []).append(cell)
-    width = max(len(f"{cell.env} {cell.algo}") for cell in cells)
-    name_width = max(len(cell.method) for cell in cells)
+def describe_runs(runs: Sequence[Run]) -> list[str]:
+    """List runs for people: a line for each task and method."""
+    groups: dict[tuple[Any, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.task, run.method), []).append(run)
+    width = max(len(f"{run.env} {run.algo}") for run in runs)
+    name_width = max(len(run.method) for run in runs)
     lines = []
     for ((env, algo), method), members in groups.items():
-        seeds = ", ".join(str(cell.seed) for cell in members)
-        after = {"rate": ", after fac (its rate)", "size": ", after fac (its size)"}
+        seeds = ", ".join(str(run.seed) for run in members)
+        first = members[0]
+        after = f", after {first.source} (its {first.needs})" if first.needs else ""
         lines.append(
-            f"{f'{env} {algo}':<{width}}  {method:<{name_width}}  {members[0].steps:>9,} steps, "
-            f"seeds {seeds}{after.get(members[0].needs or '', '')}"
+            f"{f'{env} {algo}':<{width}}  {method:<{name_width}}  {first.steps:>9,} steps, "
+            f"seeds {seeds}{after}"
         )
     return lines
 
 
-def estimate_line(cells: Sequence[Cell], jobs: int, tell: Callable[[str], None]) -> str:
-    """Time a short run of each task and say how long all cells will take."""
-    speeds = measure_speeds(cells, tell)
-    seconds = [estimate_seconds(cell, speeds[cell.task, sampler_of(cell)]) for cell in cells]
+def estimate_line(runs: Sequence[Run], jobs: int, tell: Callable[[str], None]) -> str:
+    """Time a short run of each task and say how long all runs will take."""
+    speeds = measure_speeds(runs, tell)
+    seconds = [estimate_seconds(run, speeds[run.task, sampler_of(run)]) for run in runs]
     total = max(sum(seconds) / jobs, max(seconds))
     return (
-        f"{len(cells)} runs, {sum(cell.steps for cell in cells):,} steps: about "
+        f"{len(runs)} runs, {sum(run.steps for run in runs):,} steps: about "
         f"{duration(total)} with {jobs} at a time on this machine (episodes counted at full length)"
     )
 

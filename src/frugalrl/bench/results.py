@@ -1,4 +1,4 @@
-"""A results directory, read back: which cells are done, what they measured, what went wrong."""
+"""A results directory, read back: which runs are done, what they measured, what went wrong."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.methods import METHODS, Method, find_method
+from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method
+from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
 from frugalrl.files import read_json
 
 GRID_FILE = "grid.json"
@@ -25,10 +25,10 @@ _OTHER_COLORS = ("#b8860b", "#c2185b", "#8d6e63", "#689f38", "#00a5ba", "#9575cd
 
 
 @dataclass(frozen=True)
-class Run:
+class Result:
     """A finished run and everything it wrote."""
 
-    cell: Cell
+    run: Run
     directory: Path
     done: Mapping[str, Any]
     """Summary written when the run ended: reward, sizes, times, and what its buffer held."""
@@ -67,11 +67,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Problem:
-    """A cell without a result."""
+    """A run without a result."""
 
-    cell: Cell
+    run: Run
     state: str
-    """`failed`, `unfinished`, `waiting` (its FAC run is missing) or `missing`."""
+    """`failed`, `unfinished`, `waiting` or `missing`."""
     detail: str = ""
 
 
@@ -81,27 +81,27 @@ class Results:
 
     directory: Path
     grid: Mapping[str, Any]
-    runs: tuple[Run, ...]
+    runs: tuple[Result, ...]
     problems: tuple[Problem, ...]
     own_methods: Mapping[str, Method] = field(default_factory=dict)
 
     @property
     def tasks(self) -> list[tuple[str, str]]:
         """The tasks with at least one run, in the grid's order."""
-        cells = [run.cell for run in self.runs]
-        return list(dict.fromkeys(cell.task for cell in cells))
+        runs = [result.run for result in self.runs]
+        return list(dict.fromkeys(run.task for run in runs))
 
     @property
     def methods(self) -> list[str]:
         """The methods with at least one run, the well-known ones in their usual order."""
         order = {name: rank for rank, name in enumerate(METHODS)}
-        names = dict.fromkeys(run.cell.method for run in self.runs)
+        names = dict.fromkeys(result.run.method for result in self.runs)
         return sorted(names, key=lambda name: order.get(name, len(order)))
 
-    def select(self, task: tuple[str, str], method: str) -> dict[int, Run]:
+    def select(self, task: tuple[str, str], method: str) -> dict[int, Result]:
         """Give the runs of a task and method by seed."""
-        found = [r for r in self.runs if r.cell.task == task and r.cell.method == method]
-        return {run.cell.seed: run for run in sorted(found, key=lambda run: run.cell.seed)}
+        found = [r for r in self.runs if r.run.task == task and r.run.method == method]
+        return {result.run.seed: result for result in sorted(found, key=lambda it: it.run.seed)}
 
     def method(self, name: str) -> Method:
         """Describe a method, also one that only this directory's suite knew."""
@@ -111,6 +111,8 @@ class Results:
             found = self.own_methods.get(name) or find_method(name)
         except BenchError:
             found = Method(name, name, "")
+        if found.color != PLAIN_COLOR:
+            return found
         others = [other for other in self.methods if other not in METHODS]
         place = others.index(name) if name in others else 0
         return replace(found, color=_OTHER_COLORS[place % len(_OTHER_COLORS)], dash="dot")
@@ -134,37 +136,33 @@ def read_results(directory: str | Path) -> Results:
     listed = grid.get("cells")
     if not isinstance(listed, list) or not listed:
         raise BenchError(f"{root} holds no results: its {GRID_FILE} lists no runs")
-    cells = [Cell.from_json(values) for values in listed]
-    runs, problems = [], []
-    for cell in cells:
-        found = read_cell(root, cell)
-        if isinstance(found, Run):
-            runs.append(found)
-        else:
-            problems.append(found)
+    runs = [Run.from_json(values) for values in listed]
+    found = [read_result(root, run) for run in runs]
     own = {
-        cell.method: Method(cell.method, cell.label, "", cell.settings)
-        for cell in cells
-        if cell.method.partition("@")[0] not in METHODS
+        run.method: Method(run.method, run.label, "", run.settings)
+        for run in runs
+        if run.method.partition("@")[0] not in METHODS
     }
-    return Results(root, grid, tuple(runs), tuple(problems), own)
+    done = tuple(entry for entry in found if isinstance(entry, Result))
+    problems = tuple(entry for entry in found if isinstance(entry, Problem))
+    return Results(root, grid, done, problems, own)
 
 
-def read_cell(root: Path, cell: Cell) -> Run | Problem:
-    """Look at one cell's directory."""
-    directory = root / cell.path
-    stored = read_json(directory / CELL_FILE)
+def read_result(root: Path, run: Run) -> Result | Problem:
+    """Look at one run's directory."""
+    directory = root / run.path
+    stored = read_json(directory / RUN_FILE)
     if stored is None:
-        return Problem(cell, "missing")
+        return Problem(run, "missing")
     done = read_json(directory / DONE_FILE)
-    if done is not None and done.get("fingerprint") == cell.fingerprint:
-        return Run(cell, directory, done)
+    if done is not None and done.get("fingerprint") == run.fingerprint:
+        return Result(run, directory, done)
     error = directory / ERROR_FILE
     if error.is_file():
-        return Problem(cell, "failed", error.read_text(encoding="utf-8", errors="replace"))
+        return Problem(run, "failed", error.read_text(encoding="utf-8", errors="replace"))
     if (directory / RUN_DIRECTORY).is_dir():
-        return Problem(cell, "unfinished")
-    return Problem(cell, "missing")
+        return Problem(run, "unfinished")
+    return Problem(run, "missing")
 
 
 def read_columns(path: Path) -> dict[str, Column]:

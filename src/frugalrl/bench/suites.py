@@ -194,12 +194,18 @@ def with_sweep(suite: Suite, parameter: str, values: Sequence[Any] = ()) -> Suit
 
 
 def with_required_methods(suite: Suite) -> tuple[Suite, list[str]]:
-    """Add `fac` where a control needs its measurements; give the notes about it too."""
-    needing = [name for name in suite.methods if suite.method(name).needs is not None]
-    if not needing or "fac" in suite.methods:
-        return suite, []
-    note = f"fac is added: {' and '.join(needing)} take their rate or size from its runs"
-    return replace(suite, methods=("fac", *suite.methods)), [note]
+    """Add the methods that controls are made to match; give the notes about it too."""
+    missing: dict[str, list[str]] = {}
+    for name in suite.methods:
+        method = suite.method(name)
+        if method.needs is not None and method.source not in suite.methods:
+            missing.setdefault(method.source, []).append(name)
+    notes = [
+        f"{source} is added: {' and '.join(names)} take{'s' * (len(names) == 1)} "
+        f"{'its size' if len(names) == 1 else 'their sizes'} from its runs"
+        for source, names in missing.items()
+    ]
+    return replace(suite, methods=(*missing, *suite.methods)), notes
 
 
 def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Task]:

@@ -1,4 +1,4 @@
-"""One cell in one process: train or go on training, look into the buffer, write the summary.
+"""One run in one process: train or go on training, look into the buffer, write the summary.
 
 Started by the grid as `python -m frugalrl.bench.worker CELL_DIRECTORY`; the grid has set the
 number of threads before this process loads anything numerical.
@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frugalrl.bench.cells import CELL_FILE, DONE_FILE, ERROR_FILE, RUN_DIRECTORY, Cell
+from frugalrl.bench.matched import MatchedRandom
+from frugalrl.bench.methods import MATCHED_DROP, MATCHED_REPLACE
+from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
 from frugalrl.files import DirectoryLock, read_json, write_json
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ RANDOM_EPISODES = 20
 
 
 def main(arguments: list[str]) -> int:
-    """Work on the cell whose directory is given; then the core, and whether to keep its buffer."""
+    """Work on the run whose directory is given; then the core, and whether to keep its buffer."""
     directory, core, keep_buffer, parent = Path(arguments[0]), *map(int, arguments[1:4])
     _die_with(parent)
     if core >= 0 and hasattr(os, "sched_setaffinity"):
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> int:
     from frugalrl.training.errors import TrainingInterrupted
 
     try:
-        run_cell(directory, keep_buffer=bool(keep_buffer))
+        finish_run(directory, keep_buffer=bool(keep_buffer))
     except TrainingInterrupted as stop:
         return stop.exit_code
     except Exception:
@@ -46,42 +48,50 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def run_cell(directory: Path, *, keep_buffer: bool = False) -> None:
-    """Bring a cell to its end, from wherever it is."""
-    stored = read_json(directory / CELL_FILE)
+def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
+    """Bring a run to its end, from wherever it is."""
+    stored = read_json(directory / RUN_FILE)
     if stored is None:
-        raise FileNotFoundError(f"{directory} has no readable {CELL_FILE}")
-    cell = Cell.from_json(stored)
-    config = train_config(cell, stored.get("derived", {}), directory / RUN_DIRECTORY)
+        raise FileNotFoundError(f"{directory} has no readable {RUN_FILE}")
+    run = Run.from_json(stored)
+    config = train_config(run, stored.get("derived", {}), directory / RUN_DIRECTORY)
     buffer = _train(config)
     final = read_json(directory / RUN_DIRECTORY / "final.json")
     assert final is not None
-    done = summarize_run(cell, config, final, buffer)
-    done |= {"derived": stored.get("derived", {}), "fingerprint": cell.fingerprint}
+    done = summarize_run(run, config, final, buffer)
+    done |= {"derived": stored.get("derived", {}), "fingerprint": run.fingerprint}
     write_json(directory / DONE_FILE, done)
     if not keep_buffer:
         (directory / RUN_DIRECTORY / "buffer.safetensors").unlink(missing_ok=True)
 
 
-def train_config(cell: Cell, derived: Mapping[str, Any], out: Path | None) -> TrainConfig:
-    """Make the configuration of a cell's run."""
+def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> TrainConfig:
+    """Make a run's configuration."""
     from frugalrl.training.config import TrainConfig
 
-    settings = {"tensorboard": False, "quiet": True, **cell.settings, **derived}
+    settings = {"tensorboard": False, "quiet": True, **run.settings, **derived}
+    sizes = settings.pop("sizes", [[run.steps, run.steps]])
+    if settings.get("admission") in (MATCHED_DROP, MATCHED_REPLACE):
+        settings["admission"] = MatchedRandom(
+            [step for step, _ in sizes],
+            [size for _, size in sizes],
+            replace=settings["admission"] == MATCHED_REPLACE,
+            seed=run.seed,
+        )
     if isinstance(settings.get("net_arch"), list):
         settings["net_arch"] = tuple(settings["net_arch"])
     return TrainConfig(
-        env=cell.env,
-        algo=cell.algo,  # type: ignore[arg-type]
-        steps=cell.steps,
-        seed=cell.seed,
+        env=run.env,
+        algo=run.algo,  # type: ignore[arg-type]
+        steps=run.steps,
+        seed=run.seed,
         out=out,
         **{**settings, "save_buffer": True},
     )
 
 
 def summarize_run(
-    cell: Cell, config: TrainConfig, final: Mapping[str, Any], buffer: ReplayBuffer
+    run: Run, config: TrainConfig, final: Mapping[str, Any], buffer: ReplayBuffer
 ) -> dict[str, Any]:
     """Put everything that a report needs of a run into one JSON object."""
     from frugalrl.bench import origin
@@ -93,7 +103,7 @@ def summarize_run(
         "reward": evaluation.get("reward_mean", last),
         "reward_episodes": len(evaluation.get("rewards", [])),
         "control_cost": evaluation.get("control_cost_mean"),
-        "random_reward": random_reward(config) if cell.method == "baseline" else None,
+        "random_reward": random_reward(config) if run.method == "baseline" else None,
         **{key: held[key] for key in ("size", "offered", "stored", "replaced", "dropped")},
         "evicted": held["evicted"],
         "capacity": buffer.capacity,
@@ -104,12 +114,12 @@ def summarize_run(
         "commit": origin.commit(),
         "versions": origin.versions(),
         "machine": origin.machine(),
-        "buffer": describe_buffer(buffer, cell, config, final),
+        "buffer": describe_buffer(buffer, run, config, final),
     }
 
 
 def describe_buffer(
-    buffer: ReplayBuffer, cell: Cell, config: TrainConfig, final: Mapping[str, Any]
+    buffer: ReplayBuffer, run: Run, config: TrainConfig, final: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Look at what a run's buffer holds; empty for a buffer too small to be divided into cells."""
     import numpy as np
@@ -126,7 +136,7 @@ def describe_buffer(
         return {"observations": int(observations.shape[1]), "actions": actions}
     partition = buffer.admission
     everything = config.admission == "none" and final["buffer"]["evicted"] == 0
-    warmup = max(min(cell.warmup_steps, len(buffer)), observations.shape[1])
+    warmup = max(min(run.warmup_steps, len(buffer)), observations.shape[1])
     if not (isinstance(partition, FrugalFilter) and partition.is_fitted):
         # The cells a filter would have made: from this run's own warm-up, if it is still there.
         seen = (observations, held.rewards) if everything else random_steps(config, warmup)
@@ -135,7 +145,7 @@ def describe_buffer(
     generator = np.random.default_rng([config.seed, 2])
     found = describe_contents(observations, held.rewards, partition, batch, generator)
     found["actions"] = actions
-    if cell.method == "baseline":
+    if run.method == "baseline":
         if not everything:
             # The ring has lost the run's beginning: the filter begins with what is left.
             partition = fit_partition(
@@ -193,6 +203,7 @@ def _train(config: TrainConfig) -> ReplayBuffer:
     from frugalrl.training.runner import resume, train
 
     assert config.out is not None
+    own = None if isinstance(config.admission, str) else type(config.admission)
     run = RunDirectory(config.out)
     _wait_for_owner(run.path)
     if not run.config.is_file():
@@ -200,8 +211,9 @@ def _train(config: TrainConfig) -> ReplayBuffer:
         shutil.rmtree(config.out, ignore_errors=True)
         return train(config, progress=False).buffer
     if run.finished:
-        return ReplayBuffer.load(run.buffer)
-    return resume(config.out, progress=False).buffer
+        return ReplayBuffer.load(run.buffer, admission=own)
+    given = config.admission if own is not None else None
+    return resume(config.out, progress=False, admission=given).buffer
 
 
 def _wait_for_owner(directory: Path, patience: float = 60.0) -> None:

@@ -24,7 +24,7 @@ class Options:
     """Run a suite."""
 
     suite: str
-    """smoke, classic, paper, ablation, or the path of a TOML file."""
+    """smoke, classic, paper, ablation, budget, or the path of a TOML file."""
     out: Path | None = None
     """Results directory; None: results/SUITE, after the file's name where the suite is a file."""
     jobs: int = 1
@@ -38,7 +38,7 @@ class Options:
     methods: str = ""
     """Other methods than the suite's, separated by commas."""
     parameter: str | None = None
-    """What to vary: epsilon, eta, beta, mu, nu, kernel, bandwidth or on_equivalent."""
+    """What to vary: epsilon, eta, beta, mu, nu, kernel, bandwidth, on_equivalent, warmup."""
     values: tuple[str, ...] = ()
     """Its values; none: the suite's."""
     env: tuple[str, ...] = ()

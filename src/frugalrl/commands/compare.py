@@ -14,11 +14,11 @@ from frugalrl.commands.arguments import parse
 
 DESCRIPTION = """Train several methods on one task and write a report about them.
 
-  frugalrl compare Pendulum-v1 --algo sac --methods baseline,fac,laber,random,small --seeds 5
+  frugalrl compare Pendulum-v1 --algo sac --methods baseline,fac,small,random-slot --seeds 5
 
 Killed and started again with the same options it does only what is missing. Methods: baseline,
-fac, fac-discard, laber, per, fac+laber, fac+per, and the controls random and small; fac with other
-parameters is written like fac@epsilon=0.1,mu=70."""
+fac, fac-paper, laber, per, fac+laber, fac+per, and the controls small, random-slot and random-drop.
+Parameters follow an @: fac@epsilon=0.1,mu=70, small@share=0.05, small@of=fac-paper."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     code = execute(suite, options.out, jobs=jobs, open_report=options.open, command=command)
     if code:
         return code
-    runs = {run.cell.method: run for run in read_results(options.out).runs}
+    runs = {result.run.method: result for result in read_results(options.out).runs}
     finals = {
         NAMES[method]: json.loads((runs[method].directory / "run" / "final.json").read_text())
         for method in NAMES

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from frugalrl.bench import metrics
+from frugalrl.bench import measures
 from frugalrl.bench.aggregate import BASELINE, FAC, Summary, TaskKey
 from frugalrl.bench.report.curves import plain_methods, slug
 from frugalrl.bench.report.figure import Bars, Figure, Heat, Line, Numbers
 from frugalrl.bench.report.paper_tables import task_name
-from frugalrl.bench.results import Run
+from frugalrl.bench.results import Result
 
 
 def buffer_growth(summary: Summary, task: TaskKey) -> Figure:
@@ -17,7 +17,7 @@ def buffer_growth(summary: Summary, task: TaskKey) -> Figure:
     traces = []
     for name in plain_methods(summary):
         runs = summary.results.select(task, name)
-        grid, values = metrics.mean_curve([_buffer_sizes(run) for run in runs.values()])
+        grid, values = measures.mean_curve([_buffer_sizes(result) for result in runs.values()])
         if grid.size:
             method = summary.results.method(name)
             mean = values.mean(axis=0)
@@ -42,7 +42,7 @@ def acceptance(summary: Summary, task: TaskKey) -> Figure:
         if method.settings.get("admission") is None:
             continue
         runs = summary.results.select(task, name)
-        grid, values = metrics.mean_curve([_acceptance(run) for run in runs.values()])
+        grid, values = measures.mean_curve([_acceptance(result) for result in runs.values()])
         if grid.size:
             mean = 100.0 * values.mean(axis=0)
             traces.append(Line(method.label, grid, mean, method.color, method.dash))
@@ -61,8 +61,8 @@ def acceptance(summary: Summary, task: TaskKey) -> Figure:
 
 def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
     """Draw the states visited and those the filter stores, on the two leading dimensions."""
-    for run in summary.results.select(task, BASELINE).values():
-        found = run.buffer.get("map")
+    for result in summary.results.select(task, BASELINE).values():
+        found = result.buffer.get("map")
         if not isinstance(found, dict):
             continue
         visited, stored = (np.array(found[key], dtype=np.int64) for key in ("visited", "stored"))
@@ -72,7 +72,7 @@ def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
         largest = int(visited.max())
         first, second = found["dimensions"]
         share = 100.0 * stored.sum() / max(visited.sum(), 1)
-        whole = visited.sum() == run.number("offered")
+        whole = visited.sum() == result.number("offered")
         part = "All" if whole else f"The last {visited.sum():,} transitions"
         return [
             Figure(
@@ -85,7 +85,7 @@ def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
                 group="buffer",
             )
             for kind, counts, caption in (
-                ("visited", visited, f"{part} of the baseline's run, seed {run.cell.seed}."),
+                ("visited", visited, f"{part} of the baseline's run, seed {result.run.seed}."),
                 (
                     "stored",
                     stored,
@@ -101,7 +101,7 @@ def rewards_a_cell(summary: Summary, task: TaskKey) -> Figure:
     histograms = {}
     for name in (BASELINE, FAC):
         runs = summary.results.select(task, name)
-        found = [run.buffer.get("rewards_a_cell") for run in runs.values()]
+        found = [result.buffer.get("rewards_a_cell") for result in runs.values()]
         lists = [entry for entry in found if isinstance(entry, list)]
         if lists:
             width = max(map(len, lists))
@@ -128,15 +128,15 @@ def rewards_a_cell(summary: Summary, task: TaskKey) -> Figure:
     )
 
 
-def _buffer_sizes(run: Run) -> tuple[Numbers, Numbers]:
-    table = run.metrics
+def _buffer_sizes(result: Result) -> tuple[Numbers, Numbers]:
+    table = result.metrics
     if "buffer_size" not in table:
         return np.empty(0), np.empty(0)
     return table["env_steps"], table["buffer_size"]
 
 
-def _acceptance(run: Run) -> tuple[Numbers, Numbers]:
-    table = run.metrics
+def _acceptance(result: Result) -> tuple[Numbers, Numbers]:
+    table = result.metrics
     if "stored" not in table or table["stored"].size < 2:
         return np.empty(0), np.empty(0)
     offered = np.diff(table["offered"], prepend=0.0)

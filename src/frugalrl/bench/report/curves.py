@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from frugalrl.bench import metrics
+from frugalrl.bench import measures
 from frugalrl.bench.aggregate import FAC, Summary, TaskKey, generator_for
 from frugalrl.bench.methods import split_variant
 from frugalrl.bench.report.figure import Line, Numbers
@@ -30,7 +30,7 @@ def reward_curves(
     lines = []
     for name in names:
         runs = summary.results.select(task, name)
-        grid, values = metrics.mean_curve([run.curve for run in runs.values()])
+        grid, values = measures.mean_curve([result.curve for result in runs.values()])
         if not grid.size:
             continue
         method = summary.results.method(name)

@@ -11,10 +11,10 @@ from html import escape
 from importlib import resources
 
 from frugalrl.bench.aggregate import Summary
-from frugalrl.bench.cells import command
 from frugalrl.bench.report import verdict
 from frugalrl.bench.report.figure import Figure
 from frugalrl.bench.report.table import Table, to_html
+from frugalrl.bench.runs import command
 
 _SECTIONS = {
     "rewards": "Rewards",
@@ -125,7 +125,7 @@ def _warnings(notes: Iterable[str]) -> str:
 def _problems(summary: Summary) -> str:
     parts = []
     for problem in summary.results.problems:
-        name = f"{escape(problem.cell.name)}: {escape(problem.state)}"
+        name = f"{escape(problem.run.name)}: {escape(problem.state)}"
         detail = f"<pre>{escape(problem.detail)}</pre>" if problem.detail else ""
         if detail:
             parts.append(f"<details><summary>{name}</summary>{detail}</details>")
@@ -139,11 +139,11 @@ def _what_was_run(summary: Summary) -> str:
     runs = summary.results.runs
     facts: dict[str, str] = {"Command": str(grid.get("command", ""))}
     for key, label in (("commit", "Commit"), ("machine", "Machine")):
-        found = dict.fromkeys(str(run.done.get(key)) for run in runs if run.done.get(key))
+        found = dict.fromkeys(str(result.done.get(key)) for result in runs if result.done.get(key))
         facts[label] = ", ".join(found) or str(grid.get(key, "unknown"))
     versions: dict[str, str] = {}
-    for run in runs:
-        stored = run.done.get("versions")
+    for result in runs:
+        stored = result.done.get("versions")
         if isinstance(stored, Mapping):
             versions |= {str(name): str(version) for name, version in stored.items()}
     facts["Versions"] = ", ".join(f"{name} {number}" for name, number in versions.items())
@@ -155,7 +155,7 @@ def _what_was_run(summary: Summary) -> str:
         f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts.items() if text
     )
     commands = "\n".join(
-        command(run.cell, run.done.get("derived", {}), f"runs/{index}")
+        command(result.run, result.done.get("derived", {}), f"runs/{index}")
         for index, run in enumerate(runs)
     )
     each = (

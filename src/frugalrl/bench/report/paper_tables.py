@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from frugalrl.bench import metrics, paper
+from frugalrl.bench import measures, paper
 from frugalrl.bench.aggregate import BASELINE, FAC, MethodSummary, Summary, TaskKey, buffer_mean
 from frugalrl.bench.report.table import PUBLISHED_BELOW, Column, Entry, Table, number, show
 
@@ -207,16 +207,16 @@ def _comparison_columns(other: str, with_size: bool) -> list[Column]:
 def _comparison(
     other: MethodSummary, fac: MethodSummary, printed: paper.Row, side: str, with_size: bool
 ) -> list[Entry]:
-    gain = metrics.convergence_gain(other.convergence_mean, fac.convergence_mean)
-    change = metrics.reward_change(other.reward.value, fac.reward.value)
-    efficiency = metrics.sample_efficiency(
+    gain = measures.convergence_gain(other.convergence_mean, fac.convergence_mean)
+    change = measures.reward_change(other.reward.value, fac.reward.value)
+    efficiency = measures.sample_efficiency(
         other.reward.value, other.size, fac.reward.value, fac.size
     )
     sizes = [
         _beside(number(other.size, 0), _grouped(printed.get("buffer_baseline"))),
         _beside(number(fac.size, 0), _grouped(printed.get("buffer_fac"))),
         _beside(
-            number(metrics.buffer_cut(other.size, fac.size), 2), printed.get("buffer_cut_percent")
+            number(measures.buffer_cut(other.size, fac.size), 2), printed.get("buffer_cut_percent")
         ),
     ]
     reward = f"reward_{side}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from frugalrl.bench import metrics
+from frugalrl.bench import measures
 from frugalrl.bench.aggregate import BASELINE, MethodSummary, Summary, buffer_mean
 from frugalrl.bench.report import paper_tables
 from frugalrl.bench.report.paper_tables import TASK, task_name
@@ -131,7 +131,7 @@ def resources_table(summary: Summary) -> Table:
     rows = []
     for (task, name), entry in summary.methods.items():
         other = summary.get(task, summary.reference)
-        cut = metrics.buffer_cut(other.size, entry.size) if other else math.nan
+        cut = measures.buffer_cut(other.size, entry.size) if other else math.nan
         slower = entry.train_seconds / other.train_seconds - 1 if other else math.nan
         rows.append(
             [

@@ -18,7 +18,10 @@ from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, Comparison, compare_means
 
-_CONTROLS = {"random": "random dropping at the same rate", "small": "a ring of the same size"}
+_CONTROLS = {
+    "random-slot": "overwriting at random in a buffer of the same size",
+    "small": "a ring of the same size",
+}
 
 
 def verdict(summary: Summary) -> str:
@@ -82,7 +85,7 @@ def warnings(summary: Summary) -> list[str]:
     if summary.over_tasks and summary.not_normalised:
         left = ", ".join(task_name(task) for task in summary.not_normalised)
         notes.append(f"Left out of the scores over tasks, for want of a reference: {left}.")
-    commits = {str(run.done.get("commit")) for run in summary.results.runs}
+    commits = {str(result.done.get("commit")) for result in summary.results.runs}
     if len(commits) > 1:
         notes.append(f"The runs come from {len(commits)} different versions of the code.")
     return notes
@@ -180,7 +183,7 @@ def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]
     outcomes = {words: found for words, found in outcomes.items() if found}
     if not outcomes:
         return (
-            "Neither control was run (random dropping, a ring of the same size), so this says "
+            "Neither control was run (random-slot, small), so this says "
             f"nothing about whether it matters what is kept{weak}."
         )
     if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:

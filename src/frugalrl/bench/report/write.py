@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from frugalrl.bench import metrics
+from frugalrl.bench import measures
 from frugalrl.bench.aggregate import SMOOTHING, Summary, summarize
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report.drawing import FORMATS, render
@@ -18,7 +18,7 @@ from frugalrl.bench.report.page import render_page, report_title
 from frugalrl.bench.report.table import markdown_text, to_latex, to_markdown
 from frugalrl.bench.report.tables import all_tables
 from frugalrl.bench.report.verdict import verdict, warnings
-from frugalrl.bench.results import Run, read_results
+from frugalrl.bench.results import Result, read_results
 from frugalrl.files import read_json, write_json
 
 PAGE = "report.html"
@@ -119,15 +119,15 @@ def _drawings(figures: Sequence[Figure]) -> list[str]:
     return [f"figures/{figure.id}.{suffix}" for figure in figures for suffix in FORMATS]
 
 
-def _runs(runs: tuple[Run, ...]) -> str:
+def _runs(runs: tuple[Result, ...]) -> str:
     """Write the numbers that everything else is computed from."""
     names = ("env", "algo", "method", "seed", "steps", *_MEASURES, "convergence_point", "commit")
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
     table.writerow(names)
-    for run in runs:
-        cell, point = run.cell, metrics.convergence_point(*run.curve, window=SMOOTHING)
-        measured = [run.done.get(name) for name in _MEASURES]
+    for result in runs:
+        cell, point = result.run, measures.convergence_point(*result.curve, window=SMOOTHING)
+        measured = [result.done.get(name) for name in _MEASURES]
         head = [cell.env, cell.algo, cell.method, cell.seed, cell.steps]
-        table.writerow([*head, *measured, point, run.done.get("commit")])
+        table.writerow([*head, *measured, point, result.done.get("commit")])
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Cells of a grid: one run each, with its settings, its directory and its fingerprint."""
+"""Runs of a grid: each with its settings, its directory and its fingerprint."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.methods import METHODS
+from frugalrl.bench.methods import MATCHED_DROP, MATCHED_REPLACE, METHODS
 from frugalrl.bench.suites import Suite, Task
 
-CELL_FILE = "cell.json"
+RUN_FILE = "cell.json"
 DONE_FILE = "done.json"
 ERROR_FILE = "error.txt"
 RUN_DIRECTORY = "run"
@@ -23,7 +23,7 @@ _WARMUP_STEPS = 10_000
 
 
 @dataclass(frozen=True)
-class Cell:
+class Run:
     """One run: a task, a method, a seed, and every setting that is not a default."""
 
     env: str
@@ -35,7 +35,9 @@ class Cell:
     needs: str | None = None
     label: str = ""
     warmup_steps: int = 10_000
-    """Warm-up of the filter in this grid, from which the cells of any buffer are made."""
+    """Warm-up of the filter in this grid: so many random steps make the cells of any buffer."""
+    source: str = "fac"
+    """The method from whose run `needs` is taken."""
 
     @property
     def task(self) -> tuple[str, str]:
@@ -49,7 +51,7 @@ class Cell:
 
     @property
     def path(self) -> Path:
-        """Directory of this cell below the results directory."""
+        """Directory of this run below the results directory."""
         env = re.sub(r"[^\w.+-]", "_", self.env)
         return Path("cells") / env / self.algo / self.method / f"seed-{self.seed}"
 
@@ -58,11 +60,13 @@ class Cell:
         """Digest of everything that decides the run's outcome."""
         values = self.to_json()
         del values["label"]
+        if self.source == "fac":
+            del values["source"]  # results from before there was any other
         content = json.dumps(values, sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        """Give the cell as JSON values."""
+        """Give the run as JSON values."""
         return {
             "env": self.env,
             "algo": self.algo,
@@ -73,26 +77,27 @@ class Cell:
             "needs": self.needs,
             "label": self.label,
             "warmup_steps": self.warmup_steps,
+            "source": self.source,
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Cell:
-        """Make a cell from `to_json`'s values.
+    def from_json(cls, values: Mapping[str, Any]) -> Run:
+        """Make a run from `to_json`'s values.
 
         Raises:
             BenchError: Some are missing.
         """
         try:
-            return cls(**{key: values[key] for key in cls.__dataclass_fields__})
-        except (KeyError, TypeError):
+            return cls(**{key: values[key] for key in cls.__dataclass_fields__ if key in values})
+        except TypeError:
             raise BenchError(
                 "these results list a run without all of its settings: they are damaged, or "
                 "another version of frugalrl made them"
             ) from None
 
 
-def expand(suite: Suite, scale: float = 1.0) -> list[Cell]:
-    """List a suite's cells: for each task and seed, FAC before the controls that need it.
+def expand(suite: Suite, scale: float = 1.0) -> list[Run]:
+    """List a suite's runs: for each task and seed, controls after what they are made to match.
 
     Args:
         suite: What to run.
@@ -104,15 +109,15 @@ def expand(suite: Suite, scale: float = 1.0) -> list[Cell]:
         raise BenchError(f"no methods: ask for at least one of {', '.join(METHODS)}")
     if suite.evaluations < 1:
         raise BenchError(f"evaluations={suite.evaluations} must be at least 1")
-    cells = []
+    runs = []
     for task in suite.tasks:
         for seed in suite.seeds:
             names = sorted(suite.methods, key=lambda name: suite.method(name).needs is not None)
-            cells += [make_cell(suite, task, name, seed, scale) for name in names]
-    return cells
+            runs += [make_run(suite, task, name, seed, scale) for name in names]
+    return runs
 
 
-def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: float = 1.0) -> Cell:
+def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float = 1.0) -> Run:
     """Combine what suite, task and method set, the method having the last word."""
     from frugalrl.training.presets import defaults, find_preset
 
@@ -139,7 +144,7 @@ def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: floa
     if "buffer_share" in settings:
         settings["buffer_size"] = max(1, round(steps * settings.pop("buffer_share")))
     settings.setdefault("eval_every", max(1, steps // suite.evaluations))
-    return Cell(
+    return Run(
         task.env,
         task.algo,
         method.name,
@@ -149,14 +154,19 @@ def make_cell(suite: Suite, task: Task, method_name: str, seed: int, scale: floa
         method.needs,
         method.label,
         warmup,
+        method.source,
     )
 
 
-def command(cell: Cell, derived: Mapping[str, Any], out: str) -> str:
-    """Write the shell command that makes the same run."""
-    words = ["frugalrl", "train", cell.env, "--algo", cell.algo, "--steps", str(cell.steps)]
-    words += ["--seed", str(cell.seed)]
-    for name, value in {**cell.settings, **derived}.items():
+def command(run: Run, derived: Mapping[str, Any], out: str) -> str:
+    """Write the shell command that makes the same run, or say that only a grid can make it."""
+    if run.settings.get("admission") in (MATCHED_DROP, MATCHED_REPLACE):
+        return (
+            f"# {run.name} follows the sizes of {run.source}: only the grid's own command makes it"
+        )
+    words = ["frugalrl", "train", run.env, "--algo", run.algo, "--steps", str(run.steps)]
+    words += ["--seed", str(run.seed)]
+    for name, value in {**run.settings, **derived}.items():
         flag = f"--{name.replace('_', '-')}"
         if value is True:
             words.append(flag)
@@ -171,8 +181,8 @@ def command(cell: Cell, derived: Mapping[str, Any], out: str) -> str:
     return shlex.join([*words, "--out", out])
 
 
-def describe_change(old: Cell, new: Cell) -> str:
-    """Say in which settings two cells differ."""
+def describe_change(old: Run, new: Run) -> str:
+    """Say in which settings two runs differ."""
     first, second = ({**values, **values["settings"]} for values in (old.to_json(), new.to_json()))
     keys = sorted({*first, *second} - {"settings", "label"})
     changed = [key for key in keys if first.get(key) != second.get(key)]
