@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,22 @@ def time_sb3(env: str, threads: int, updates: int, library: str) -> dict[str, An
     return {"steps_per_second": updates / (clock[1] - clock[0])}
 
 
+def sac_flops(spec: Any) -> int:
+    """Count the multiplications and additions of the matrix products of one update of SAC."""
+    actor, critic = (
+        sum(n * m for n, m in pairwise(network.sizes)) for network in (spec.actor, spec.critic)
+    )
+    first = spec.critic.sizes[0] * spec.critic.sizes[1]
+    n = spec.settings.critics
+    targets = actor + n * critic
+    # forward; twice that backward, less the first layer's gradient of its inputs
+    critics = n * (3 * critic - first)
+    actors = 3 * actor - spec.actor.sizes[0] * spec.actor.sizes[1]
+    # into the critics, and back to the action's columns from the one that says least
+    values = (n + 1) * critic - first + spec.action_size * spec.critic.sizes[1]
+    return 2 * spec.settings.batch_size * (targets + critics + actors + values)
+
+
 def time_update(env: str, threads: int) -> dict[str, Any]:
     """Time updates alone beside this machine's matrix products of the same size and larger."""
     from types import SimpleNamespace
@@ -134,7 +151,7 @@ def time_update(env: str, threads: int) -> dict[str, Any]:
     squares = {size: rng.normal(size=(size, size)).astype(np.float32) for size in (width, 512)}
     left = rng.normal(size=(256, width)).astype(np.float32)
     jobs = {
-        "update": (lambda: agent.update(batch), agent.spec.flops()),
+        "update": (lambda: agent.update(batch), sac_flops(agent.spec)),
         "sgemm_same_size": (lambda: left @ squares[width], 2 * 256 * width * width),
         "sgemm_512": (lambda: squares[512] @ squares[512], 2 * 512**3),
     }

@@ -63,9 +63,9 @@ def test_unknown_name_is_an_attribute_error():
 def test_missing_training_extra_names_the_command():
     code = (
         "import sys\n"
-        "sys.modules['jax'] = None\n"  # makes `import jax` fail as if it were not installed
+        "sys.modules['tyro'] = None\n"  # makes `import tyro` fail as if it were not installed
         "import frugalrl\n"
-        "frugalrl._HOMES['train'] = 'jax'\n"
+        "frugalrl._HOMES['train'] = 'tyro'\n"
         "try:\n"
         "    frugalrl.train\n"
         "except ImportError as error:\n"

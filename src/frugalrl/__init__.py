@@ -49,7 +49,7 @@ _HOMES = {
 
 # Third-party modules that only the training extra installs.
 _TRAIN_MODULES = frozenset(
-    {"filelock", "jax", "jaxlib", "optax", "plotly", "rich", "tensorboard", "tyro"}
+    {"filelock", "matplotlib", "plotly", "psutil", "rich", "tensorboard", "threadpoolctl", "tyro"}
 )
 
 __all__ = [

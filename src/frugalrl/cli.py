@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
+from frugalrl import _TRAIN_MODULES
 from frugalrl.checks import nearest
 
 
@@ -29,21 +30,6 @@ COMMANDS: dict[str, Command] = {
 }
 
 OK, FAILED, USAGE = 0, 1, 2
-
-_TRAIN_MODULES = frozenset(
-    {
-        "filelock",
-        "jax",
-        "jaxlib",
-        "optax",
-        "plotly",
-        "psutil",
-        "rich",
-        "tensorboard",
-        "threadpoolctl",
-        "tyro",
-    }
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from agent_cases import make, make_batch
 
-from frugalrl.agents import critics, sac, td3
+from frugalrl.agents.jax import critics, sac, td3
 from reference import agents as reference
 
 

@@ -15,8 +15,8 @@ from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.policies import BasePolicy
 
 from frugalrl.agents import Policy
-from frugalrl.agents.distributions import sample_gaussian, sample_sde
-from frugalrl.agents.noise import ActionNoise
+from frugalrl.agents.agent import ActionNoise
+from frugalrl.agents.jax.policies import sample_gaussian, sample_sde
 from frugalrl.agents.policy import ActionScale
 from reference.agents import gaussian_action, sde_action
 
@@ -123,7 +123,7 @@ def test_a_saved_policy_acts_as_the_agent(case):
 
 @pytest.mark.parametrize("case", ["sac", "sac-sde"])
 def test_numpy_policy_is_jaxs_without_noise(case):
-    from frugalrl.agents.sac import sample_actions
+    from frugalrl.agents.jax.sac import sample_actions
 
     agent = make(case)
     agent.update(make_batch(agent, updates=2))
@@ -135,7 +135,7 @@ def test_numpy_policy_is_jaxs_without_noise(case):
 
 
 def test_numpy_policy_is_jaxs_for_td3():
-    from frugalrl.agents.td3 import act
+    from frugalrl.agents.jax.td3 import act
 
     agent = make("td3")
     observations = np.random.default_rng(0).normal(size=(7, D)).astype(np.float32)

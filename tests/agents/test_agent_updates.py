@@ -11,8 +11,8 @@ import torch
 from agent_cases import CASES, A, D, learner_state, make, make_batch
 
 from frugalrl.agents.fused.critics import first_above, select_by_error
-from frugalrl.agents.fused.kernels import adam, adam_scales, polyak
-from frugalrl.agents.selection import select_by_error as select_by_error_jax
+from frugalrl.agents.fused.networks import adam, adam_scales, polyak
+from frugalrl.agents.jax.critics import select_by_error as select_by_error_jax
 
 ONE = np.random.default_rng(8).normal(size=(1, D)).astype(np.float32)
 

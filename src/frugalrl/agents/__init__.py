@@ -1,6 +1,6 @@
-"""How it learns: SAC, TD3 and DDPG in JAX, acting in NumPy.
+"""How it learns: SAC, TD3 and DDPG, by one of two engines, ``fused`` or ``jax``.
 
-``AgentSettings`` and ``Policy`` need NumPy only; JAX loads when an agent is made.
+``AgentSettings`` and ``Policy`` need NumPy only; the engine loads when an agent is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Actions", "Agent", "AgentSettings", "Policy", "UpdateResult", "make_
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs JAX the first time it is used."""
+    """Import what needs Gymnasium the first time it is used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("frugalrl.agents.agent"), name)

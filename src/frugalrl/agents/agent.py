@@ -1,19 +1,77 @@
-"""The learner that a training loop talks to: acts in NumPy, learns in one compiled function."""
+"""What a training loop talks to: acts in NumPy, and learns with one of two engines."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.agents.learners import METRICS, make_learner
-from frugalrl.agents.noise import ActionNoise
-from frugalrl.agents.policy import SDE_MEAN_BOUND, ActionScale, Floats, Policy
-from frugalrl.agents.settings import AgentSettings
-from frugalrl.agents.spec import Inputs, Spec
-from frugalrl.agents.state import initial_state
+from frugalrl.agents.policy import ActionScale, Policy
+from frugalrl.agents.settings import LOSSES, AgentSettings, check_engine
+from frugalrl.agents.state import (
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    SDE_MEAN_BOUND,
+    Floats,
+    Inputs,
+    Spec,
+    State,
+    initial_state,
+)
+
+OU_THETA, OU_TIME_STEP = 0.15, 1e-2  # Ornstein-Uhlenbeck noise: Stable-Baselines3's defaults
+
+
+class Learner(Protocol):
+    """An engine: carries a state from update to update."""
+
+    def load(self, state: State) -> None:
+        """Continue from a state of NumPy arrays, which are copied."""
+
+    def state(self) -> State:
+        """Return the state as NumPy arrays, copied."""
+
+    def actor(self) -> NDArray[np.float32]:
+        """Return a view of the actor's parameters, good until the next update."""
+
+    def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
+        """Do K updates; return the metrics (K, ...) and absolute errors (K, n)."""
+
+
+class ActionNoise:
+    """Noise of a kind ("normal" or "ornstein-uhlenbeck") for actions that span [-1, 1]."""
+
+    def __init__(self, kind: str, std: float, environments: int, action_size: int) -> None:
+        self.kind = kind
+        self.std = std
+        self.value = np.zeros((environments, action_size))
+
+    def draw(self, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Return the next noise of every environment (n, a)."""
+        normal = rng.standard_normal(self.value.shape)
+        if self.kind == "normal":
+            return (self.std * normal).astype(np.float32)
+        self.value = (
+            self.value
+            - OU_THETA * self.value * OU_TIME_STEP
+            + self.std * math.sqrt(OU_TIME_STEP) * normal
+        )
+        return self.value.astype(np.float32)
+
+    def reset(self, ended: NDArray[np.bool_]) -> None:
+        """Start the processes of some environments anew."""
+        self.value[ended] = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the processes are."""
+        return {"value": self.value.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""
+        self.value = np.array(state["value"], float).reshape(self.value.shape)
 
 
 class Actions(NamedTuple):
@@ -72,8 +130,8 @@ class Agent:
         self._explore_rng = np.random.Generator(np.random.SFC64(explore))
         self._learn_rng = np.random.Generator(np.random.SFC64(learn))
         state = initial_state(self.spec, np.random.default_rng(init))
-        self._learner = make_learner(self.spec, state)
-        self._names = METRICS[settings.algo]
+        self._learner = _make_learner(self.spec, state)
+        self._names = LOSSES[settings.algo]
         self._inputs: dict[tuple[int, int], Inputs] = {}
         self._scale = ActionScale(action_space.low, action_space.high)
         self._policy = Policy(state.actor, self.spec.actor.sizes, a, settings.use_sde, self._scale)
@@ -99,7 +157,7 @@ class Agent:
             output, _ = self._policy.forward(observations)
             a = self.spec.action_size
             noise = self._explore_rng.standard_normal((len(output), a), np.float32)
-            noise *= np.exp(np.clip(output[:, a:], -20, 2))
+            noise *= np.exp(np.clip(output[:, a:], LOG_STD_MIN, LOG_STD_MAX))
             noise += output[:, :a]
             actions = np.tanh(noise)
         self._rollout_steps += 1
@@ -256,6 +314,18 @@ class Agent:
     def policy_state(self) -> dict[str, Any]:
         """Return what ``frugalrl.agents.policy.Policy.from_state`` needs."""
         return self._policy.state()
+
+
+def _make_learner(spec: Spec, state: State) -> Learner:
+    """Build the engine that the settings ask for; only this one is imported."""
+    check_engine(spec.settings.engine)
+    if spec.settings.engine == "jax":
+        from frugalrl.agents.jax.learner import JaxLearner
+
+        return JaxLearner(spec, state)
+    from frugalrl.agents.fused.learner import FusedLearner
+
+    return FusedLearner(spec, state)
 
 
 def _rng_state(rng: np.random.Generator) -> dict[str, Any]:

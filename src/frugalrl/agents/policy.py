@@ -1,17 +1,12 @@
-"""A trained policy in NumPy alone, for acting without JAX."""
+"""A trained policy, in NumPy alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from frugalrl.agents.networks import Mlp
-
-SDE_MEAN_BOUND = 2.0  # gSDE's mean is clipped, else tanh saturates
-
-Floats = NDArray[np.float32]
+from frugalrl.agents.state import SDE_MEAN_BOUND, Floats, Mlp
 
 
 class ActionScale:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec
 from typing import Any
 
 ALGORITHMS = ("sac", "td3", "ddpg")
 SAMPLERS = ("uniform", "prioritized", "large_batch")
 ENGINES = ("fused", "jax")
 ACTION_NOISES = (None, "normal", "ornstein-uhlenbeck")
+LOSSES = {
+    "sac": ("critic_loss", "actor_loss", "ent_coef", "ent_coef_loss"),
+    "td3": ("critic_loss", "actor_loss"),
+    "ddpg": ("critic_loss", "actor_loss"),
+}
+"""What an algorithm's updates say about themselves, in order."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class AgentSettings:
     sampler: str = "uniform"
     """Which sampler draws the batches: ``uniform``, ``prioritized`` or ``large_batch``."""
     engine: str = "fused"
-    """What computes updates: ``fused`` (by hand, for a CPU) or ``jax`` (the same by JAX)."""
+    """What computes updates: ``fused`` (by hand, for a CPU), or ``jax``, an extra of its own."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "net_arch", tuple(int(width) for width in self.net_arch))
@@ -130,6 +137,21 @@ class AgentSettings:
         if unknown := set(values) - known:
             raise ValueError(f"unknown agent settings {sorted(unknown)}; known: {sorted(known)}")
         return cls(**values)
+
+
+def check_engine(engine: str) -> None:
+    """Raise where the packages of an engine are missing.
+
+    Raises:
+        ModuleNotFoundError: With the command that installs them.
+    """
+    for package in ("jax", "optax") if engine == "jax" else ():
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(
+                f"engine={engine!r} needs {package}, which is not installed: "
+                "pip install \"frugalrl[jax]\", or use engine='fused', which needs neither",
+                name=package,
+            )
 
 
 def _choose(name: str, value: Any, choices: tuple[Any, ...]) -> None:

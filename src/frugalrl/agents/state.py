@@ -1,12 +1,144 @@
-"""What an update changes, and how it begins; the same arrays for either engine."""
+"""What both engines share: shapes of networks, what an update is given, and what it changes.
+
+The parameters of a network lie in one flat vector. That keeps the number of arrays that enter and
+leave a compiled update small, lets one loop do Adam for a whole network, and lets the acting side
+read parameters without copying.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from frugalrl.agents.spec import Spec
+from frugalrl.agents.settings import AgentSettings
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Array = TypeVar("Array", bound=Any)  # np.ndarray or jax.Array
+
+LOG_STD_MIN, LOG_STD_MAX = np.float32(-20), np.float32(2)  # of SAC's Gaussian
+SDE_MEAN_BOUND = np.float32(2)  # gSDE's mean is clipped, else tanh saturates
+EPSILON = np.float32(1e-6)  # keeps logarithms finite where tanh saturates or a variance vanishes
+SMALLEST_ERROR = np.float32(1e-8)  # keeps LaBER's distribution defined where every error vanishes
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """Shape of a ReLU network: ``sizes`` counts inputs, hidden units and outputs.
+
+    The vector holds, layer by layer, the weights (inputs, outputs) and the biases (outputs,).
+    """
+
+    sizes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many parameters there are."""
+        return sum((n + 1) * m for n, m in pairwise(self.sizes))
+
+    def layers(self, flat: Array) -> list[tuple[Array, Array]]:
+        """View a flat vector as weights and biases."""
+        views = []
+        start = 0
+        for n, m in pairwise(self.sizes):
+            weights = flat[start : start + n * m].reshape(n, m)
+            start += n * m
+            views.append((weights, flat[start : start + m]))
+            start += m
+        return views
+
+    def init(self, rng: np.random.Generator) -> Floats:
+        """Draw parameters as Torch's ``nn.Linear`` does: uniform within 1/sqrt(inputs)."""
+        flat = np.empty(self.size, np.float32)
+        for weights, biases in self.layers(flat):
+            bound = 1.0 / math.sqrt(len(weights))
+            weights[...] = rng.uniform(-bound, bound, weights.shape)
+            biases[...] = rng.uniform(-bound, bound, biases.shape)
+        return flat
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shapes and settings: everything about an agent that never changes. Hashable."""
+
+    settings: AgentSettings
+    observation_size: int
+    action_size: int
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether the policy is a distribution (SAC)."""
+        return self.settings.algo == "sac"
+
+    @property
+    def actor(self) -> Mlp:
+        """The actor's network; without gSDE, SAC's gives means and log standard deviations."""
+        outputs = 2 if self.stochastic and not self.settings.use_sde else 1
+        hidden = self.settings.net_arch
+        return Mlp((self.observation_size, *hidden, outputs * self.action_size))
+
+    @property
+    def critic(self) -> Mlp:
+        """One critic's network."""
+        return Mlp((self.observation_size + self.action_size, *self.settings.net_arch, 1))
+
+    @property
+    def target_entropy(self) -> float:
+        """Entropy that a learned coefficient aims at."""
+        target = self.settings.target_entropy
+        return float(-self.action_size if target == "auto" else target)
+
+    @property
+    def actor_size(self) -> int:
+        """Length of the actor's vector, gSDE's log standard deviations included."""
+        sde = self.settings.use_sde
+        return self.actor.size + (self.settings.net_arch[-1] * self.action_size if sde else 0)
+
+    def init_actor(self, rng: np.random.Generator) -> Floats:
+        """Draw the actor; gSDE's log standard deviations (hidden, a) follow the network."""
+        flat = np.full(self.actor_size, self.settings.log_std_init, np.float32)
+        flat[: self.actor.size] = self.actor.init(rng)
+        return flat
+
+    def init_critics(self, rng: np.random.Generator) -> Floats:
+        """Draw the critics, one after the other."""
+        return np.concatenate([self.critic.init(rng) for _ in range(self.settings.critics)])
+
+    def noise_shape(self, rows: int) -> tuple[int, int]:
+        """Return the shape of one update's noise when the batch has this many rows.
+
+        SAC needs a draw for every row's next action and one for every row the actor learns
+        from; with gSDE one exploration matrix serves both. TD3 needs the first only.
+        """
+        if self.settings.use_sde:
+            return self.settings.net_arch[-1], self.action_size
+        return rows + self.settings.batch_size * self.stochastic, self.action_size
+
+    def uniforms_shape(self) -> tuple[int, int]:
+        """Return the shape of one update's uniform draws."""
+        large = self.settings.sampler == "large_batch"
+        return self.settings.critics, self.settings.batch_size if large else 0
+
+
+class Inputs(NamedTuple):
+    """One update's data; with a leading axis of K, the data of K updates in a row.
+
+    ``m`` is the number of rows drawn: the batch size, or a multiple of it for LaBER.
+    """
+
+    observations: Any  # (m, d)
+    actions: Any  # (m, a), within [-1, 1]
+    rewards: Any  # (m,)
+    next_observations: Any  # (m, d)
+    discounts: Any  # (m,) gamma, or 0 after a terminal transition
+    weights: Any  # (m,) loss weights of prioritized replay, else ones
+    noise: Any  # standard normal draws; see Spec.noise_shape
+    uniforms: Any  # (critics, batch) draws in [0, 1) for LaBER's selections, else (critics, 0)
 
 
 class SacState(NamedTuple):

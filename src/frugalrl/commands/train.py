@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
         return _resume(_parse_resume(arguments))
     parsed = parse(Arguments, _with_values(arguments), "train", DESCRIPTION)
     config = TrainConfig(**{field.name: getattr(parsed, field.name) for field in fields(parsed)})
-    # Before NumPy and JAX load, which read their thread counts once.
+    # Before NumPy loads (and JAX, with that engine): they read their thread counts once.
     limit_threads(config.threads)
     from frugalrl.training.runner import run_directory_name, train
 

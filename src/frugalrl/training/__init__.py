@@ -1,6 +1,6 @@
 """One run: configuration, loop, evaluation, checkpoints, logging.
 
-Everything is imported when first used, so that a configuration can be made without JAX.
+Everything is imported when first used, so that a configuration costs next to nothing.
 """
 
 from __future__ import annotations

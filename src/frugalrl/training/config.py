@@ -102,7 +102,7 @@ class TrainConfig:
     """TD3, DDPG: its standard deviation, for actions scaled to -1..1."""
 
     engine: Literal["fused", "jax"] | None = None
-    """What computes updates: by hand for a CPU, or the same by JAX."""
+    """What computes updates: fused (by hand, for a CPU), or jax (needs the extra of that name)."""
 
     fac_paper: bool = False
     """The paper's text to the letter: equivalent transitions are dropped."""

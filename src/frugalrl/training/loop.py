@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.agents.settings import LOSSES
 from frugalrl.replay.results import REFUSED
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import BrokenEnvironmentError
-from frugalrl.training.metrics import LOSSES, Row
+from frugalrl.training.metrics import Row
 from frugalrl.training.vector import EnvironmentGroup
 
 if TYPE_CHECKING:

@@ -10,16 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from frugalrl.agents.settings import LOSSES
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.evaluation import Episodes
 
 Row = dict[str, float | int | None]
 
-LOSSES = {
-    "sac": ("critic_loss", "actor_loss", "ent_coef", "ent_coef_loss"),
-    "td3": ("critic_loss", "actor_loss"),
-    "ddpg": ("critic_loss", "actor_loss"),
-}
 _FIRST = ("env_steps", "train_seconds", "offered", "stored", "replaced", "dropped")
 _MIDDLE = ("buffer_bytes", "eval_reward")
 _LAST = (

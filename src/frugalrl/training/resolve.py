@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from frugalrl.agents.settings import AgentSettings
+from frugalrl.agents.settings import AgentSettings, check_engine
 from frugalrl.checks import check_choice
 from frugalrl.training.config import Algo, SamplerName, TrainConfig
 from frugalrl.training.errors import ConfigError
@@ -100,8 +100,10 @@ def agent_settings(config: TrainConfig) -> AgentSettings:
     if values["action_noise"] == "none":
         values["action_noise"] = None
     try:
-        return AgentSettings(**values)
-    except (TypeError, ValueError) as error:
+        settings = AgentSettings(**values)
+        check_engine(settings.engine)
+        return settings
+    except (ImportError, TypeError, ValueError) as error:
         raise ConfigError(str(error)) from None
 
 

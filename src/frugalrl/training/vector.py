@@ -156,7 +156,7 @@ class AsyncGroup:
         stacks = Path(self._stacks.name)
         makers = [_WorkerMaker(factory, method, i, stacks / str(i)) for i in range(count)]
         try:
-            # Forking a process that runs JAX's threads can deadlock, so workers are spawned.
+            # Forking a process that runs threads can deadlock, so workers are spawned.
             self._vector = AsyncVectorEnv(
                 makers, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP
             )

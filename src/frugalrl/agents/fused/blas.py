@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from frugalrl.agents.fused.kernels import OPTIONS, Floats
-from frugalrl.compiling import compiled
+from frugalrl.agents.fused import compiled
+from frugalrl.agents.state import Floats
 
 _SINGLE, _AS_IS, _TRANSPOSED = ord("s"), ord("n"), ord("t")
 _gemm: Any = types.ExternalFunction(
@@ -32,7 +32,7 @@ _gemm: Any = types.ExternalFunction(
 _ONE_AND_ZERO = np.array([1.0, 0.0], np.float32)
 
 
-@compiled(**OPTIONS)
+@compiled
 def _call(
     first: Floats, first_order: int, second: Floats, second_order: int, depth: int, out: Floats
 ) -> None:
@@ -58,19 +58,19 @@ def _call(
         )
 
 
-@compiled(**OPTIONS)
+@compiled
 def product(left: Floats, right: Floats, out: Floats) -> None:
     """Compute out (m, n) = left (m, k) @ right (k, n)."""
     _call(right, _AS_IS, left, _AS_IS, left.shape[1], out)
 
 
-@compiled(**OPTIONS)
+@compiled
 def product_left_transposed(left: Floats, right: Floats, out: Floats) -> None:
     """Compute out (m, n) = left (k, m).T @ right (k, n)."""
     _call(right, _AS_IS, left, _TRANSPOSED, left.shape[0], out)
 
 
-@compiled(**OPTIONS)
+@compiled
 def product_right_transposed(left: Floats, right: Floats, out: Floats) -> None:
     """Compute out (m, n) = left (m, k) @ right (n, k).T."""
     _call(right, _TRANSPOSED, left, _AS_IS, left.shape[1], out)

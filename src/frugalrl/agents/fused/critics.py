@@ -5,31 +5,28 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.agents.fused.kernels import (
-    OPTIONS,
+from frugalrl.agents.fused import compiled
+from frugalrl.agents.fused.networks import (
     ZERO,
-    Floats,
-    Ints,
+    action_gradient,
     adam,
     adam_scales,
+    backward_critic,
+    forward_critic,
     side_by_side,
 )
-from frugalrl.agents.fused.mlp import action_gradient, backward_critic, forward_critic
 from frugalrl.agents.fused.scratch import Numbers, Scratch
-from frugalrl.agents.state import State
-from frugalrl.compiling import compiled
-
-SMALLEST_ERROR = np.float32(1e-8)  # keeps LaBER's distribution defined where every error vanishes
+from frugalrl.agents.state import SMALLEST_ERROR, Floats, Ints, State
 
 
-@compiled(**OPTIONS)
+@compiled
 def one_of(flat: Floats, index: int, count: int) -> Floats:
     """Return the parameters of one of several networks of the same size, as a view."""
     size = flat.shape[0] // count
     return flat[index * size : (index + 1) * size]
 
 
-@compiled(**OPTIONS)
+@compiled
 def evaluate(critics: Floats, inputs: Floats, scratch: Scratch, numbers: Numbers) -> None:
     """Compute every critic's values of inputs (rows, d + a) into scratch.q."""
     for c in range(numbers.critics):
@@ -42,7 +39,7 @@ def evaluate(critics: Floats, inputs: Floats, scratch: Scratch, numbers: Numbers
         )
 
 
-@compiled(**OPTIONS)
+@compiled
 def first_above(sorted_values: NDArray[np.float64], value: float) -> int:
     """Return the first index whose value is greater, or the last index."""
     low, high = 0, sorted_values.shape[0] - 1
@@ -55,7 +52,7 @@ def first_above(sorted_values: NDArray[np.float64], value: float) -> int:
     return low
 
 
-@compiled(**OPTIONS)
+@compiled
 def select_by_error(
     values: Floats, targets: Floats, uniforms: Floats, rows: Ints, weights: Floats
 ) -> None:
@@ -76,7 +73,7 @@ def select_by_error(
         weights[k] = np.float32(total / m) / error
 
 
-@compiled(**OPTIONS)
+@compiled
 def choose(uniforms: Floats, index: int, scratch: Scratch) -> None:
     """Gather LaBER's selection for one critic, whose values of the large batch are in q."""
     m = scratch.targets.shape[0]
@@ -88,7 +85,7 @@ def choose(uniforms: Floats, index: int, scratch: Scratch) -> None:
         scratch.chosen_targets[k] = scratch.targets[rows[k]]
 
 
-@compiled(**OPTIONS)
+@compiled
 def learn_one(
     critic: Floats,
     slopes: Floats,
@@ -119,7 +116,7 @@ def learn_one(
     return float(loss / rows * (0.5 if half else 1.0))
 
 
-@compiled(**OPTIONS)
+@compiled
 def learn_critics(
     state: State,
     data: tuple[Floats, Floats, Floats, Floats],
@@ -161,7 +158,7 @@ def learn_critics(
     return loss
 
 
-@compiled(**OPTIONS)
+@compiled
 def value_gradient(critics: Floats, scratch: Scratch, numbers: Numbers, used: int) -> float:
     """Fill action_slopes with the gradient of minus the mean of the least value.
 

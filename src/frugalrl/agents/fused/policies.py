@@ -6,23 +6,21 @@ import math
 
 import numpy as np
 
+from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.blas import (
     product,
     product_left_transposed,
     product_right_transposed,
 )
-from frugalrl.agents.fused.kernels import ONE, OPTIONS, ZERO, Floats
+from frugalrl.agents.fused.networks import ONE, ZERO
 from frugalrl.agents.fused.scratch import Scratch
-from frugalrl.compiling import compiled
+from frugalrl.agents.state import EPSILON, LOG_STD_MAX, LOG_STD_MIN, SDE_MEAN_BOUND, Floats
 
-LOG_STD_MIN, LOG_STD_MAX = np.float32(-20), np.float32(2)
-EPSILON = np.float32(1e-6)
-SDE_MEAN_BOUND = np.float32(2)
 HALF_LOG_TWO_PI = np.float32(0.5 * math.log(2 * math.pi))
 HALF, TWO = np.float32(0.5), np.float32(2)
 
 
-@compiled(**OPTIONS)
+@compiled
 def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: Floats) -> None:
     """Draw actions (n, a) and log-probabilities from means and log stds (n, 2a)."""
     a = actions.shape[1]
@@ -37,7 +35,7 @@ def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: F
         log_prob[i] = total
 
 
-@compiled(**OPTIONS)
+@compiled
 def gaussian_gradient(
     outputs: Floats,
     noise: Floats,
@@ -61,7 +59,7 @@ def gaussian_gradient(
             output_slopes[i, a + j] = inner if within else ZERO
 
 
-@compiled(**OPTIONS)
+@compiled
 def explore(log_std: Floats, noise: Floats, matrix: Floats, variances: Floats) -> None:
     """Draw gSDE's exploration matrix (h, a), and square its standard deviations."""
     for i in range(noise.shape[0]):
@@ -71,7 +69,7 @@ def explore(log_std: Floats, noise: Floats, matrix: Floats, variances: Floats) -
             variances[i, j] = std * std
 
 
-@compiled(**OPTIONS)
+@compiled
 def sample_sde(
     means: Floats, latent: Floats, scratch: Scratch, actions: Floats, log_prob: Floats
 ) -> None:
@@ -96,7 +94,7 @@ def sample_sde(
         log_prob[i] = total
 
 
-@compiled(**OPTIONS)
+@compiled
 def sde_gradient(
     means: Floats,
     latent: Floats,
@@ -141,7 +139,7 @@ def sde_gradient(
             )
 
 
-@compiled(**OPTIONS)
+@compiled
 def squash(outputs: Floats, actions: Floats) -> None:
     """Write tanh of outputs (n, a) into actions."""
     for i in range(actions.shape[0]):
@@ -149,7 +147,7 @@ def squash(outputs: Floats, actions: Floats) -> None:
             actions[i, j] = np.tanh(outputs[i, j])
 
 
-@compiled(**OPTIONS)
+@compiled
 def disturb(actions: Floats, noise: Floats, std: np.float32, bound: np.float32) -> None:
     """Add clipped noise to actions (n, a) and keep them within [-1, 1], in place."""
     for i in range(actions.shape[0]):
@@ -158,7 +156,7 @@ def disturb(actions: Floats, noise: Floats, std: np.float32, bound: np.float32) 
             actions[i, j] = min(max(actions[i, j] + shift, -ONE), ONE)
 
 
-@compiled(**OPTIONS)
+@compiled
 def squash_gradient(actions: Floats, action_slopes: Floats, output_slopes: Floats) -> None:
     """Go back through tanh."""
     for i in range(actions.shape[0]):

@@ -6,9 +6,17 @@ import math
 
 import numpy as np
 
+from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.critics import evaluate, learn_critics, value_gradient
-from frugalrl.agents.fused.kernels import OPTIONS, Floats, adam, adam_scales, polyak, side_by_side
-from frugalrl.agents.fused.mlp import activations, backward_actor, forward
+from frugalrl.agents.fused.networks import (
+    activations,
+    adam,
+    adam_scales,
+    backward_actor,
+    forward,
+    polyak,
+    side_by_side,
+)
 from frugalrl.agents.fused.policies import (
     explore,
     gaussian_gradient,
@@ -17,19 +25,17 @@ from frugalrl.agents.fused.policies import (
     sde_gradient,
 )
 from frugalrl.agents.fused.scratch import Numbers, Scratch
-from frugalrl.agents.spec import Inputs
-from frugalrl.agents.state import SacState
-from frugalrl.compiling import compiled
+from frugalrl.agents.state import Floats, Inputs, SacState
 
 
-@compiled(**OPTIONS)
+@compiled
 def log_stds(flat: Floats, scratch: Scratch) -> Floats:
     """Return gSDE's part of the actor's vector (h, a), as a view."""
     h, a = scratch.matrix.shape
     return flat[flat.shape[0] - h * a :].reshape(h, a)
 
 
-@compiled(**OPTIONS)
+@compiled
 def sample(
     actor: Floats, observations: Floats, noise: Floats, scratch: Scratch, numbers: Numbers
 ) -> None:
@@ -46,7 +52,7 @@ def sample(
         sample_gaussian(outputs, noise, actions, log_prob)
 
 
-@compiled(**OPTIONS)
+@compiled
 def compute_targets(
     state: SacState,
     inputs: Inputs,
@@ -69,7 +75,7 @@ def compute_targets(
         scratch.targets[i] = inputs.rewards[k, i] + inputs.discounts[k, i] * soft
 
 
-@compiled(**OPTIONS)
+@compiled
 def learn_actor(
     state: SacState,
     observations: Floats,
@@ -110,10 +116,10 @@ def learn_actor(
     total = 0.0
     for i in range(n):
         total += scratch.log_prob[i]
-    return float(ent_coef) * total / n - value, total / n
+    return float(ent_coef * total / n - value), total / n
 
 
-@compiled(**OPTIONS)
+@compiled
 def update(
     state: SacState,
     inputs: Inputs,

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from frugalrl.agents.fused.kernels import Floats, Ints
-from frugalrl.agents.spec import Spec
+from frugalrl.agents.state import Floats, Ints, Spec
 
 ALIGNMENT = 64  # bytes: a cache line, and a vector register
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.critics import evaluate, learn_critics, one_of, value_gradient
-from frugalrl.agents.fused.kernels import OPTIONS, Floats, adam, adam_scales, polyak, side_by_side
-from frugalrl.agents.fused.mlp import backward_actor, forward, forward_critic
+from frugalrl.agents.fused.networks import (
+    adam,
+    adam_scales,
+    backward_actor,
+    forward,
+    forward_critic,
+    polyak,
+    side_by_side,
+)
 from frugalrl.agents.fused.policies import disturb, squash, squash_gradient
 from frugalrl.agents.fused.scratch import Numbers, Scratch
-from frugalrl.agents.spec import Inputs
-from frugalrl.agents.state import Td3State
-from frugalrl.compiling import compiled
+from frugalrl.agents.state import Floats, Inputs, Td3State
 
 
-@compiled(**OPTIONS)
+@compiled
 def act(actor: Floats, observations: Floats, scratch: Scratch, numbers: Numbers) -> Floats:
     """Write the policy's actions of observations (rows, d) into scratch.actions; return them."""
     rows = observations.shape[0]
@@ -22,7 +28,7 @@ def act(actor: Floats, observations: Floats, scratch: Scratch, numbers: Numbers)
     return actions
 
 
-@compiled(**OPTIONS)
+@compiled
 def compute_targets(
     state: Td3State, inputs: Inputs, k: int, scratch: Scratch, numbers: Numbers
 ) -> None:
@@ -39,7 +45,7 @@ def compute_targets(
         scratch.targets[i] = inputs.rewards[k, i] + inputs.discounts[k, i] * least
 
 
-@compiled(**OPTIONS)
+@compiled
 def learn_actor(
     state: Td3State, observations: Floats, scratch: Scratch, numbers: Numbers, rate: float
 ) -> float:
@@ -71,7 +77,7 @@ def learn_actor(
     return float(-value)
 
 
-@compiled(**OPTIONS)
+@compiled
 def update(
     state: Td3State,
     inputs: Inputs,

@@ -6,12 +6,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.critics import critic_loss, lessons, q_values
-from frugalrl.agents.distributions import sample_gaussian, sample_sde
-from frugalrl.agents.networks import forward
-from frugalrl.agents.optimizer import adam
-from frugalrl.agents.spec import Inputs, Spec
-from frugalrl.agents.state import SacState
+from frugalrl.agents.jax.critics import critic_loss, lessons, q_values
+from frugalrl.agents.jax.networks import adam, forward
+from frugalrl.agents.jax.policies import sample_gaussian, sample_sde
+from frugalrl.agents.state import Inputs, SacState, Spec
 
 
 def sample_actions(

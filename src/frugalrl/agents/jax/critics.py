@@ -7,9 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from frugalrl.agents.networks import forward, split_critics
-from frugalrl.agents.selection import select_by_error
-from frugalrl.agents.spec import Inputs, Spec
+from frugalrl.agents.jax.networks import forward, split_critics
+from frugalrl.agents.state import SMALLEST_ERROR, Inputs, Spec
 
 
 class Lesson(NamedTuple):
@@ -27,6 +26,24 @@ def q_values(
     inputs = jnp.concatenate([observations, actions], axis=-1)
     layers = split_critics(spec.critic, critics, spec.settings.critics)
     return jnp.stack([forward(one, inputs)[0][:, 0] for one in layers])
+
+
+def select_by_error(errors: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draw rows with probability proportional to their absolute error (LaBER).
+
+    Args:
+        errors: Absolute temporal-difference errors of the large batch (m,).
+        uniforms: Uniform draws in [0, 1), one for every row wanted (n,).
+
+    Returns:
+        The rows (n,) and their loss weights mean(|error|) / |error| (n,), which make the
+        weighted loss an unbiased estimate of the large batch's mean loss.
+    """
+    errors = jnp.maximum(errors, SMALLEST_ERROR)
+    cumulative = jnp.cumsum(errors)
+    rows = jnp.searchsorted(cumulative, uniforms * cumulative[-1], side="right")
+    rows = jnp.minimum(rows, len(errors) - 1)
+    return rows, errors.mean() / errors[rows]
 
 
 def lessons(spec: Spec, critics: jax.Array, inputs: Inputs, targets: jax.Array) -> list[Lesson]:

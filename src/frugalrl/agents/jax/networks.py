@@ -1,11 +1,30 @@
-"""Optax's Adam on flat vectors."""
+"""Networks forward, and Optax's Adam on their flat vectors."""
 
 from __future__ import annotations
 
 import jax
 import optax
 
+from frugalrl.agents.state import Mlp
+
+Layers = list[tuple[jax.Array, jax.Array]]
 _ADAM = optax.scale_by_adam()
+
+
+def forward(layers: Layers, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the outputs (n, out) and what the last hidden layer says (n, hidden)."""
+    hidden = inputs
+    for weights, biases in layers[:-1]:
+        hidden = hidden @ weights + biases
+        hidden = hidden * (hidden > 0)
+    weights, biases = layers[-1]
+    return hidden @ weights + biases, hidden
+
+
+def split_critics(critic: Mlp, flat: jax.Array, count: int) -> list[Layers]:
+    """View the flat vector of ``count`` critics, one after the other, as their layers."""
+    size = critic.size
+    return [critic.layers(flat[i * size : (i + 1) * size]) for i in range(count)]
 
 
 def adam(

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.critics import critic_loss, lessons, q_values
-from frugalrl.agents.networks import forward, split_critics
-from frugalrl.agents.optimizer import adam
-from frugalrl.agents.spec import Inputs, Spec
-from frugalrl.agents.state import Td3State
+from frugalrl.agents.jax.critics import critic_loss, lessons, q_values
+from frugalrl.agents.jax.networks import adam, forward, split_critics
+from frugalrl.agents.state import Inputs, Spec, Td3State
 
 
 def act(spec: Spec, actor: jax.Array, observations: jax.Array) -> jax.Array:

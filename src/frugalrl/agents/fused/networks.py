@@ -1,4 +1,4 @@
-"""Networks in flat vectors: forward and backward, layer by layer.
+"""Networks in flat vectors: forward, backward, Adam.
 
 ``sizes`` are a network's widths, inputs and outputs included. ``memory`` is scratch space that
 holds, one after the other, the hidden layers' activations of ``rows`` rows.
@@ -6,30 +6,138 @@ holds, one after the other, the hidden layers' activations of ``rows`` rows.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.blas import (
     product,
     product_left_transposed,
     product_right_transposed,
 )
-from frugalrl.agents.fused.kernels import (
-    OPTIONS,
-    Floats,
-    Ints,
-    add_bias,
-    bias_relu,
-    bias_relu_head,
-    head_gradient,
-    head_gradient_rows,
-    relu_gradient,
-    relu_gradient_rows,
-    sum_rows,
-)
-from frugalrl.compiling import compiled
+from frugalrl.agents.state import Floats, Ints
+
+ZERO, ONE = np.float32(0), np.float32(1)
+BETA1, BETA2, ADAM_EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
+REST1, REST2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
+
+# Loops between the matrix products
 
 
-@compiled(**OPTIONS)
+@compiled
+def bias_relu(values: Floats, biases: Floats) -> None:
+    """Add biases (h,) to values (n, h) and cut at zero, in place."""
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            value = values[i, j] + biases[j]
+            values[i, j] = ZERO if value < ZERO else value
+
+
+@compiled
+def bias_relu_head(
+    values: Floats, biases: Floats, weights: Floats, bias: np.float32, outputs: Floats
+) -> None:
+    """Do ``bias_relu``, then reduce each row to one output: row @ weights (h,) + bias."""
+    for i in range(values.shape[0]):
+        total = ZERO
+        for j in range(values.shape[1]):
+            value = values[i, j] + biases[j]
+            value = ZERO if value < ZERO else value
+            values[i, j] = value
+            total += value * weights[j]
+        outputs[i] = total + bias
+
+
+@compiled
+def add_bias(values: Floats, biases: Floats) -> None:
+    """Add biases (a,) to values (n, a), in place."""
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            values[i, j] += biases[j]
+
+
+@compiled
+def relu_gradient(slopes: Floats, hidden: Floats, bias_slopes: Floats) -> None:
+    """Zero slopes (n, h) where the unit was cut, in place, and sum them over rows."""
+    bias_slopes[:] = ZERO
+    for i in range(slopes.shape[0]):
+        for j in range(slopes.shape[1]):
+            slope = slopes[i, j] if hidden[i, j] > ZERO else ZERO
+            slopes[i, j] = slope
+            bias_slopes[j] += slope
+
+
+@compiled
+def head_gradient(
+    output_slopes: Floats,
+    weights: Floats,
+    hidden: Floats,
+    slopes: Floats,
+    bias_slopes: Floats,
+    weight_slopes: Floats,
+) -> None:
+    """Go back through a single output and the ReLU below it.
+
+    Fills slopes (n, h) with the gradient before the ReLU, bias_slopes (h,) with its sum over
+    rows, and weight_slopes (h,) with the gradient of the output's weights.
+    """
+    bias_slopes[:] = ZERO
+    weight_slopes[:] = ZERO
+    for i in range(hidden.shape[0]):
+        up = output_slopes[i]
+        for j in range(hidden.shape[1]):
+            value = hidden[i, j]
+            slope = up * weights[j] if value > ZERO else ZERO
+            slopes[i, j] = slope
+            bias_slopes[j] += slope
+            weight_slopes[j] += up * value
+
+
+@compiled
+def head_gradient_rows(
+    output_slope: np.float32, weights: Floats, hidden: Floats, rows: Ints, slopes: Floats
+) -> None:
+    """Do ``head_gradient`` for some rows, all with the same slope, without parameter slopes."""
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        for j in range(hidden.shape[1]):
+            slopes[k, j] = output_slope * weights[j] if hidden[i, j] > ZERO else ZERO
+
+
+@compiled
+def relu_gradient_rows(slopes: Floats, hidden: Floats, rows: Ints) -> None:
+    """Zero slopes (k, h), which belong to some rows of hidden, where the unit was cut."""
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        for j in range(hidden.shape[1]):
+            slopes[k, j] = slopes[k, j] if hidden[i, j] > ZERO else ZERO
+
+
+@compiled
+def sum_rows(values: Floats, totals: Floats) -> None:
+    """Sum values (n, a) over rows into totals (a,)."""
+    totals[:] = ZERO
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            totals[j] += values[i, j]
+
+
+@compiled
+def side_by_side(left: Floats, right: Floats, both: Floats) -> None:
+    """Write left (n, d) and right (n, a) into both (n, d + a)."""
+    d = left.shape[1]
+    for i in range(left.shape[0]):
+        for j in range(d):
+            both[i, j] = left[i, j]
+        for j in range(right.shape[1]):
+            both[i, d + j] = right[i, j]
+
+
+# Whole networks
+
+
+@compiled
 def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
     """Return the weights (n, m) and biases (m,) of one layer, as views."""
     start = 0
@@ -40,7 +148,7 @@ def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
     return flat[start:middle].reshape(n, m), flat[middle : middle + m]
 
 
-@compiled(**OPTIONS)
+@compiled
 def activations(memory: Floats, sizes: Ints, index: int, rows: int) -> Floats:
     """Return the hidden layer number index (1, 2, ...), (rows, h), as a view."""
     start = 0
@@ -50,7 +158,7 @@ def activations(memory: Floats, sizes: Ints, index: int, rows: int) -> Floats:
     return memory[start : start + rows * width].reshape(rows, width)
 
 
-@compiled(**OPTIONS)
+@compiled
 def forward_hidden(
     flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, layers: int
 ) -> Floats:
@@ -66,7 +174,7 @@ def forward_hidden(
     return below
 
 
-@compiled(**OPTIONS)
+@compiled
 def forward(flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, outputs: Floats) -> None:
     """Compute a network's outputs (rows, m), keeping its hidden layers in memory."""
     last = len(sizes) - 2
@@ -76,7 +184,7 @@ def forward(flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, outputs: 
     add_bias(outputs, biases)
 
 
-@compiled(**OPTIONS)
+@compiled
 def forward_critic(
     flat: Floats, sizes: Ints, inputs: Floats, memory: Floats, outputs: Floats
 ) -> None:
@@ -90,7 +198,7 @@ def forward_critic(
     bias_relu_head(above, biases, head.reshape(-1), bias[0], outputs)
 
 
-@compiled(**OPTIONS)
+@compiled
 def backward_hidden(
     flat: Floats,
     slopes: Floats,
@@ -128,7 +236,7 @@ def backward_hidden(
     product_left_transposed(inputs, up, weight_slopes)
 
 
-@compiled(**OPTIONS)
+@compiled
 def backward_critic(
     flat: Floats,
     slopes: Floats,
@@ -153,7 +261,7 @@ def backward_critic(
     backward_hidden(flat, slopes, sizes, inputs, memory, scratch, up)
 
 
-@compiled(**OPTIONS)
+@compiled
 def backward_actor(
     flat: Floats,
     slopes: Floats,
@@ -184,7 +292,7 @@ def backward_actor(
     backward_hidden(flat, slopes, sizes, inputs, memory, scratch, up)
 
 
-@compiled(**OPTIONS)
+@compiled
 def action_gradient(
     flat: Floats,
     sizes: Ints,
@@ -231,3 +339,42 @@ def action_gradient(
     for k in range(count):
         for j in range(a):
             slopes[rows[k], j] += result[k, j]
+
+
+# Learning
+
+
+@compiled
+def adam_scales(steps: int, rate: float) -> tuple[np.float32, np.float32]:
+    """Return the step size and the root's scale that correct Adam's bias at step 1, 2, ..."""
+    return (
+        np.float32(rate / (1 - 0.9**steps)),
+        np.float32(1 / math.sqrt(1 - 0.999**steps)),
+    )
+
+
+@compiled
+def adam(
+    parameters: Floats,
+    slopes: Floats,
+    first: Floats,
+    second: Floats,
+    scales: tuple[np.float32, np.float32],
+) -> None:
+    """Take one Adam step in place."""
+    size, root = scales
+    for i in range(parameters.shape[0]):
+        slope = slopes[i]
+        mean = BETA1 * first[i] + REST1 * slope
+        square = BETA2 * second[i] + REST2 * slope * slope
+        first[i] = mean
+        second[i] = square
+        parameters[i] -= size * mean / (np.sqrt(square) * root + ADAM_EPSILON)
+
+
+@compiled
+def polyak(targets: Floats, parameters: Floats, tau: np.float32) -> None:
+    """Move targets a share tau towards the parameters, in place."""
+    rest = ONE - tau
+    for i in range(targets.shape[0]):
+        targets[i] = rest * targets[i] + tau * parameters[i]

@@ -7,9 +7,8 @@ import math
 import jax
 import jax.numpy as jnp
 
-LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
-EPSILON = 1e-6
-SDE_MEAN_BOUND = 2.0  # gSDE's mean is clipped, else tanh saturates
+from frugalrl.agents.state import EPSILON, LOG_STD_MAX, LOG_STD_MIN, SDE_MEAN_BOUND
+
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 

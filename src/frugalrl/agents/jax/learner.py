@@ -1,0 +1,62 @@
+"""Updates compiled by JAX from the losses themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from frugalrl.agents.jax import sac, td3
+from frugalrl.agents.state import Inputs, Spec, State
+
+
+@lru_cache(maxsize=64)
+def compiled_updates(spec: Spec) -> Callable[..., Any]:
+    """Return JAX's function that does K updates in a row, K being the inputs' first axis."""
+    # Every update is waited for, so a hand-over to another thread only costs.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+    update: Callable[..., Any] = sac.update if spec.stochastic else td3.update
+
+    def run(state: Any, inputs: Inputs, rate: Any) -> Any:
+        def step(old: Any, data: Any) -> Any:
+            return update(spec, old, data[0], rate, data[1])
+
+        state, (metrics, errors) = jax.lax.scan(
+            step, state, (inputs, jnp.arange(len(inputs.rewards)))
+        )
+        return state, metrics, errors
+
+    return jax.jit(run, donate_argnums=0)
+
+
+class JaxLearner:
+    """Updates compiled by JAX from the losses themselves, on whatever device JAX uses."""
+
+    def __init__(self, spec: Spec, state: State) -> None:
+        self._update = compiled_updates(spec)
+        self.load(state)
+
+    def load(self, state: State) -> None:
+        """Continue from a state, which is copied."""
+        self._state: Any = type(state)(*(jnp.array(array) for array in state))
+        self._actor = np.asarray(self._state.actor)
+
+    def state(self) -> State:
+        """Return a copy of the state."""
+        copied: State = type(self._state)(*(np.array(array) for array in self._state))
+        return copied
+
+    def actor(self) -> NDArray[np.float32]:
+        """Return the actor's parameters, without a copy where they lie in the CPU's memory."""
+        return self._actor
+
+    def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
+        """Do K updates in one compiled call."""
+        self._state, metrics, errors = self._update(self._state, inputs, np.float32(rate))
+        self._actor = np.asarray(self._state.actor)
+        return metrics, errors
