@@ -38,4 +38,8 @@ settings.register_profile(
 settings.register_profile(
     "thorough", deadline=None, max_examples=1000, print_blob=True, suppress_health_check=_QUIET
 )
+# `few` is for environments in which the code is tried once more, not searched for faults.
+settings.register_profile(
+    "few", derandomize=True, deadline=None, max_examples=5, suppress_health_check=_QUIET
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.n_step import Step, n_step_transitions
 
 from frugalrl.replay.n_step import NStepReturns
+from reference.n_step import Step, n_step_transitions
 
 
 def walk(steps, environments, seed):

@@ -148,12 +148,11 @@ def test_gaps_cost_at_most_the_state_they_separate() -> None:
 def test_true_terminal_observations_of_a_vector_environment() -> None:
     """Same-step autoreset hands out the reset's observation; the buffer gets the final one."""
     count = 3
-    envs = gymnasium.make_vec(
-        "Pendulum-v1",
-        num_envs=count,
-        vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP},
-        max_episode_steps=7,
+    # Gymnasium 0.29 knows no other way to reset, and another name for the final observation.
+    modes = getattr(gymnasium.vector, "AutoresetMode", None)
+    envs = gymnasium.vector.SyncVectorEnv(
+        [lambda: gymnasium.make("Pendulum-v1", max_episode_steps=7)] * count,
+        **({} if modes is None else {"autoreset_mode": modes.SAME_STEP}),
     )
     buffer = ReplayBuffer(
         1000,
@@ -169,7 +168,7 @@ def test_true_terminal_observations_of_a_vector_environment() -> None:
         following, reward, terminated, truncated, info = envs.step(action)
         true_next = following.copy()
         for i in np.flatnonzero(truncated):
-            true_next[i] = info["final_obs"][i]
+            true_next[i] = info["final_observation" if modes is None else "final_obs"][i]
             finals.append(true_next[i])
             resets.append(following[i])
         buffer.add(state, action, reward, true_next, terminated, truncated)
