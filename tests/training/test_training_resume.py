@@ -138,7 +138,31 @@ def test_an_environment_that_cannot_be_reproduced_goes_on_anew(tiny, stop_and_go
     assert result.env_steps == 240
     stored = json.loads((tmp_path / "run" / "config.json").read_text())
     assert stored["environment_state"] == "fresh"
+    assert "begins a new episode" in stored["notes"][0]
     assert "begins a new episode" in (tmp_path / "run" / "run.log").read_text()
+
+
+def test_an_environment_that_turns_unreadable_is_no_end(tiny, interrupt, tmp_path):
+    interrupt(150)
+    with pytest.raises(TrainingInterrupted):
+        train(tiny(env="FrugalTurning-v0", out=tmp_path / "run"))
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert stored["environment_state"] == "fields"
+    log = (tmp_path / "run" / "run.log").read_text()
+    assert log.count("can no longer be read") == 1
+    assert "Turning.secret is a _Box" in log
+    interrupt(None)
+    said = []
+    result = resume(tmp_path / "run", say=said.append)
+    assert result.env_steps == 240
+    assert any("begins a new episode: Unreadable" in line for line in said)
+
+
+@pytest.mark.parametrize("env", ["FrugalNormalized-v0", "FrugalStacked-v0", "FrugalShared-v0"])
+def test_stateful_wrappers_in_mid_episode(env, tiny, stop_and_go, assert_same_run, tmp_path):
+    whole = train(tiny(env=env, out=tmp_path / "whole"))
+    pieces = stop_and_go(tiny(env=env, out=tmp_path / "pieces"), 40, 111)
+    assert_same_run(whole, pieces)
 
 
 def test_before_the_first_checkpoint_it_starts_anew(tiny, assert_same_run, tmp_path, monkeypatch):

@@ -58,11 +58,11 @@ def test_workers_states_are_captured_and_restored():
         states = group.capture()
         assert all(0 < len(state["actions"]) < 25 for state in states)
         copy.reset([7, 8])
-        copy.restore(states)
+        copy.restore(states, [7, 8])
         ahead = group.step(actions)
         np.testing.assert_array_equal(ahead.next_observations, copy.step(actions)[0])
         # and back into the workers, after they went on
-        group.restore(states)
+        group.restore(states, [7, 8])
         np.testing.assert_array_equal(ahead.next_observations, group.step(actions)[0])
     finally:
         group.close()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
+from gymnasium import spaces, wrappers
 
 
 class Point(gymnasium.Env):
@@ -92,6 +93,84 @@ class Hoarder(Opaque):
         return observation + self.hidden.carried, info
 
 
+class Global(Point):
+    """Draws from the global generators, as if nobody else did."""
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        noise = np.random.normal() + random.gauss(0, 1)  # noqa: NPY002
+        return observation + 0.1 * noise, *rest
+
+
+class Sampling(Point):
+    """Draws from its own action space."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(-2, 2, (1,), np.float32, seed=3)
+
+    def step(self, action):
+        return super().step(action + 0.1 * self.action_space.sample())
+
+
+class Shared(Point):
+    """Has two names for one list, and a list that holds itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pushes = self.history = [0.0]
+        self.loop: list = [1.0]
+        self.loop.append(self.loop)
+
+    def step(self, action):
+        self.pushes[0] = 0.9 * self.pushes[0] + 0.1 * float(action[0])
+        self.loop[1][0] += 1.0
+        observation, *rest = super().step(action)
+        return observation + self.history[0] + 1e-3 * self.loop[0], *rest
+
+
+class Window(Point):
+    """Looks at its state through a second array that shares its memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = np.zeros(4)
+        self.window = self.memory[:2]
+
+    def step(self, action):
+        self.memory[0] += float(action[0])
+        observation, *rest = super().step(action)
+        return observation + 0.1 * self.window[0], *rest
+
+
+class Turning(Point):
+    """Can be read at first, and no longer after so many steps."""
+
+    def __init__(self, at: int = 130) -> None:
+        super().__init__()
+        self.at, self.secret = at, None
+
+    def step(self, action):
+        if self.steps >= self.at:
+            self.secret = _Box()
+        return super().step(action)
+
+
+class Scribbling(Point):
+    """Changes its action and what it has returned before."""
+
+    def reset(self, *, seed=None, options=None):
+        self.shown = np.zeros(2, np.float32)
+        self.shown[:] = super().reset(seed=seed)[0]
+        return self.shown, {}
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        action *= 0
+        self.shown[:] = observation
+        return self.shown, *rest
+
+
 class Spaces(Point):
     """Has whatever spaces a test asks for."""
 
@@ -109,10 +188,38 @@ class _Box:
         self.carried = 0.0
 
 
+def normalized(**kwargs):
+    """The point with running means of observations and rewards, as many wrap it."""
+    wrapped = wrappers.NormalizeObservation(Point(**kwargs))
+    return wrappers.NormalizeReward(wrapped)
+
+
+def stacked(**kwargs):
+    """The last three observations of the point, in one row, and sticky actions."""
+    sticky = wrappers.StickyAction(Point(**kwargs), 0.3)
+    return wrappers.FlattenObservation(wrappers.FrameStackObservation(sticky, 3))
+
+
+def normalized_opaque():
+    """A state that cannot be read under a wrapper that remembers."""
+    return wrappers.NormalizeObservation(Opaque())
+
+
+def normalized_hoarder():
+    """A state that can be neither read nor reproduced under a wrapper that remembers."""
+    return wrappers.NormalizeObservation(Hoarder())
+
+
+_KINDS = (
+    *(Point, Faulty, Moody, Opaque, Hoarder, Spaces, Global, Sampling, Shared, Window, Turning),
+    *(Scribbling, normalized, stacked, normalized_opaque, normalized_hoarder),
+)
+
+
 def register() -> None:
     """Register the environments, once."""
-    for kind in (Point, Faulty, Moody, Opaque, Hoarder, Spaces):
-        name = f"Frugal{kind.__name__}-v0"
+    for kind in _KINDS:
+        name = f"Frugal{kind.__name__.title().replace('_', '')}-v0"
         if name not in gymnasium.registry:
             gymnasium.register(
                 id=name, entry_point=f"{__name__}:{kind.__name__}", max_episode_steps=25

@@ -1,57 +1,51 @@
 """The state of an environment, exact to the bit, so that a run can stop in mid-episode.
 
-Four ways, tried in this order by `choose_method`:
+Nothing here changes what an environment does: it is read, or its actions are written down. Three
+ways, of which `choose_method` finds the first that works by trying it on copies:
 
-- `fields`: every attribute is plain data, arrays, generators or MuJoCo's simulation, all of which
-  can be written down and put back. Classic control, MuJoCo and most hand-written environments.
-- `replay`: the state cannot be read (Box2D, PyBullet), but the generator's state before the last
-  reset and the actions since then lead to it again.
-- `renew`: the same, for environments that carry more than a generator from one episode to the
-  next (BipedalWalker): a new copy is made for every episode, and the generator handed over.
-- `fresh`: nothing reproduces the environment, so resuming begins a new episode.
+- `fields`: every attribute of the environment and its wrappers is data, a generator or MuJoCo's
+  simulation, which can be written down and put back.
+- `replay`: the state cannot be read (Box2D, PyBullet), but the generator before the last reset, the
+  wrappers' data and the actions since then lead to it again.
+- `fresh`: neither reproduces the environment. A resumed run begins a new episode, with the
+  generator and what can be read of the wrappers, such as running means, put back.
 """
 
 from __future__ import annotations
 
+import contextlib
+import random
+import time
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.envs.registration import EnvSpec
 
+from frugalrl.training.attributes import AttributeReader, AttributeWriter
 from frugalrl.training.environments import Environment, EnvironmentFactory
 
-Method = Literal["fields", "replay", "renew", "fresh"]
+Method = Literal["fields", "replay", "fresh"]
 State = dict[str, Any]
 
-_PLAIN = (bool, int, float, str, type(None))
-# What an environment holds that does not change, or that only matters for pictures.
-_CONSTANT = frozenset(
-    (
-        *("spec", "metadata", "mujoco_renderer", "_cached_spec", "_saved_kwargs"),
-        *("_ezpickle_args", "_ezpickle_kwargs"),
-    )
-)
+_TRIAL_SECONDS = 30.0
 
 
-class UnreadableStateError(TypeError):
-    """An environment holds something that cannot be written down."""
+class Restored(NamedTuple):
+    """What putting an environment back has come to."""
+
+    observation: Any
+    """The new observation after a replay or where a new episode began; None: as it was."""
+    problem: str | None
+    """Why the environment could not be put back exactly; None: it was."""
 
 
 class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Remembers how the current episode came about: the generator, then the actions.
+    """Remembers how the current episode came about: where it started, then the actions."""
 
-    Args:
-        factory: makes the environment.
-        renew: whether to make it anew for every episode.
-    """
-
-    def __init__(self, factory: EnvironmentFactory, *, renew: bool = False) -> None:
-        super().__init__(factory.make())
-        self.factory = factory
-        self.renew = renew
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
         self.start: State = {}
         self.actions: list[np.ndarray[Any, Any]] = []
 
@@ -59,15 +53,8 @@ class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin a new episode and a new record."""
-        if seed is None:
-            self.start = generator_state(self.unwrapped.np_random)
-        else:
-            self.start = generator_state(gymnasium.utils.seeding.np_random(seed)[0])
+        self.start = {**_start(self.env), "seed": seed}
         self.actions = []
-        if self.renew:
-            self.env.close()
-            self.env = self.factory.make()
-            _set_generator(self.env, self.start)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -76,128 +63,120 @@ class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         return cast("tuple[Any, Any, bool, bool, dict[str, Any]]", self.env.step(action))
 
 
-def generator_state(generator: np.random.Generator) -> State:
-    """Write a generator's state down as JSON values and arrays."""
-    return cast("State", _encode(generator.bit_generator.state, "generator"))
-
-
-def restore_generator(state: State) -> np.random.Generator:
-    """Make the generator that `generator_state` wrote down."""
-    content = cast("dict[str, Any]", _decode(state))
-    bits = getattr(np.random, str(content["bit_generator"]))()
-    bits.state = content
-    return np.random.Generator(bits)
-
-
 def prepare(factory: EnvironmentFactory, method: Method) -> Environment:
     """Make an environment whose state `capture` can read by this method."""
-    if method in ("replay", "renew"):
-        return ActionRecorder(factory, renew=method == "renew")
-    return factory.make()
+    made = factory.make()
+    return ActionRecorder(made) if method == "replay" else made
 
 
 def capture(environment: Environment, method: Method) -> State:
-    """Write an environment's state down.
+    """Write an environment's state down; what cannot be read is left out, with a `problem`."""
+    try:
+        if method == "replay":
+            recorder = cast("ActionRecorder", environment)
+            return {"method": method, **recorder.start, "actions": np.array(recorder.actions)}
+        if method == "fields":
+            return {"method": method, **_fields(environment)}
+        problem = None
+    except Exception as error:
+        # Whatever an attribute has become: a run is not lost to it.
+        problem = f"{type(error).__name__}: {error}"
+    start = _start(_without_recorder(environment))
+    return {"method": "fresh", **start, "seed": None, "problem": problem}
 
-    Raises:
-        UnreadableStateError: for `fields`, when an attribute is not plain data.
+
+def restore(environment: Environment, state: State, seed: int) -> Restored:
+    """Put an environment, fresh from `prepare`, into a captured state, or begin a new episode.
+
+    Args:
+        environment: the copy.
+        state: what `capture` wrote down.
+        seed: of the new episode, if the state cannot be put back at all.
     """
-    if method in ("replay", "renew"):
-        recorder = cast("ActionRecorder", environment)
-        shape = cast("spaces.Box", environment.action_space).shape
-        actions = np.array(recorder.actions).reshape((len(recorder.actions), *shape))
-        return {"start": recorder.start, "actions": actions}
-    if method == "fresh":
-        return {"start": generator_state(environment.unwrapped.np_random)}
-    layers = [_capture_attributes(layer) for layer in _layers(environment)]
-    state: State = {"layers": layers}
-    simulation = _simulation(environment)
-    if simulation is not None:
-        state["mujoco"] = _capture_simulation(*simulation)
-    return state
-
-
-def restore(environment: Environment, state: State, method: Method) -> Any:
-    """Put an environment, fresh from `prepare`, into a captured state.
-
-    Returns:
-        The observation after a replay or a fresh reset, None for `fields`.
-    """
-    if method == "fields":
-        # The first reset lets an environment build whatever it builds lazily.
-        environment.reset()
-        for layer, attributes in zip(_layers(environment), state["layers"], strict=True):
-            _restore_attributes(layer, attributes)
-        simulation = _simulation(environment)
-        if simulation is not None:
-            _restore_simulation(*simulation, state["mujoco"])
-        return None
-    # A simulator's first reset may load files where later ones only rewind.
-    environment.reset()
-    _set_generator(environment, state["start"])
-    observation, _ = environment.reset()
-    for action in state.get("actions", ()):
-        observation, *_ = environment.step(action)
-    return observation
+    try:
+        # The first reset lets an environment build whatever it builds lazily: a simulator's may
+        # load files where later ones only rewind.
+        environment.reset(seed=seed)
+        if state["method"] == "fields":
+            _restore_fields(environment, state)
+            return Restored(None, None)
+        _restore_start(_without_recorder(environment), state)
+        observation, _ = environment.reset(seed=state["seed"])
+        for action in state.get("actions", ()):
+            observation, *_ = environment.step(action)
+    except Exception as error:
+        observation, _ = environment.reset(seed=seed)
+        return Restored(observation, f"{type(error).__name__}: {error}")
+    exact = state["method"] == "replay"
+    return Restored(observation, None if exact else state["problem"] or "it cannot be reproduced")
 
 
 def choose_method(factory: EnvironmentFactory) -> Method:
     """Find the first way that reproduces this environment bit for bit, by trying it."""
-    if _reproduces(factory, "fields", seed=0, steps=24):
-        return "fields"
-    # What a simulator carries over shows late, and not in every episode.
-    methods: tuple[Method, ...] = ("replay", "renew")
-    for method in methods:
-        if all(_reproduces(factory, method, seed, steps=250) for seed in range(2)):
-            return method
+    with undisturbed():
+        if _reproduces(factory, "fields", seed=0, steps=24):
+            return "fields"
+        # What a simulator carries over shows late, and not in every episode.
+        if all(_reproduces(factory, "replay", seed, steps=250) for seed in range(2)):
+            return "replay"
     return "fresh"
 
 
-def _reproduces(factory: EnvironmentFactory, method: Method, seed: int, steps: int) -> bool:
-    original, copy = prepare(factory, method), prepare(factory, method)
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Leave the global random generators as they were: an environment may draw from them."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _reproduces(factory: EnvironmentFactory, method: Method, seed: int, steps: int) -> bool:
+    """Try a way in the first episode and in a later one."""
+    made: list[Environment] = []
+    deadline = time.monotonic() + _TRIAL_SECONDS
+    try:
+        original = prepare(factory, method)
+        made.append(original)
         space = cast("spaces.Box", original.action_space)
         generator = np.random.default_rng(seed)
 
-        def act() -> np.ndarray[Any, Any]:
-            return generator.uniform(space.low, space.high).astype(space.dtype)
+        def play(environments: list[Environment], count: int) -> bool:
+            """Take the same random actions in all; says whether the same came of it."""
+            for _ in range(count):
+                action = generator.uniform(space.low, space.high).astype(space.dtype)
+                results = [env.step(action.copy())[:4] for env in environments]
+                same = all(_same(result, results[0]) for result in results)
+                if results[0][2] or results[0][3]:
+                    firsts = [env.reset()[0] for env in environments]
+                    same = same and all(_same(first, firsts[0]) for first in firsts)
+                if not same or time.monotonic() > deadline:
+                    return False
+            return True
 
         original.reset(seed=seed)
-        # Two episodes, so that the generator has moved on when the state is captured.
-        for _ in range(2):
-            for _ in range(steps):
-                *_, terminated, truncated, _ = original.step(act())
-                if terminated or truncated:
-                    original.reset()
-            original.reset()
-        for _ in range(steps // 2):
-            if _over(original.step(act())):
+        for before in (steps // 2, 2 * steps):
+            play([original], before)
+            if before > steps:
                 original.reset()
-        try:
+                play([original], steps // 2)
+            copy = prepare(factory, method)
+            made.append(copy)
             state = capture(original, method)
-            restore(copy, state, method)
-        except (UnreadableStateError, AttributeError, TypeError, ValueError):
-            return False
-        for _ in range(steps):
-            action = act()
-            ours, theirs = original.step(action), copy.step(action)
-            if not _same(ours[:4], theirs[:4]):
+            if state["method"] != method or restore(copy, state, seed + 1).problem is not None:
                 return False
-            if _over(ours) and not _same(original.reset()[0], copy.reset()[0]):
+            if not play([original, copy], steps):
                 return False
         return _same(original.reset()[0], copy.reset()[0])
+    except Exception:
+        # The run itself will tell of it, if it gets that far.
+        return False
     finally:
-        original.close()
-        copy.close()
-
-
-def _set_generator(environment: Environment, state: State) -> None:
-    """Set the generator in place, because parts of an environment may share it."""
-    environment.unwrapped.np_random.bit_generator.state = _decode(state)
-
-
-def _over(result: tuple[Any, ...]) -> bool:
-    return bool(result[2] or result[3])
+        for environment in made:
+            with contextlib.suppress(Exception):
+                environment.close()
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -207,12 +186,61 @@ def _same(one: Any, other: Any) -> bool:
     return first.dtype == second.dtype and first.tobytes() == second.tobytes()
 
 
-def _layers(environment: Environment) -> Iterator[Environment]:
-    """Walk from the outermost wrapper to the environment itself."""
+def _layers(environment: Environment) -> list[Environment]:
+    """List the layers from the outermost wrapper to the environment itself."""
+    layers = []
     while isinstance(environment, gymnasium.Wrapper):
-        yield environment
+        layers.append(environment)
         environment = environment.env
-    yield environment
+    return [*layers, environment]
+
+
+def _without_recorder(environment: Environment) -> Environment:
+    return environment.env if isinstance(environment, ActionRecorder) else environment
+
+
+def _start(environment: Environment) -> State:
+    """Write down what a reset starts from: the generator, and what can be read of the wrappers."""
+    *wrappers, inner = _layers(environment)
+    generator = getattr(inner, "_np_random", None)
+    writer = AttributeWriter(strict=False)
+    try:
+        return {
+            "generator": None if generator is None else writer.write(generator, "generator"),
+            "wrappers": [writer.write_object(layer, type(layer).__name__) for layer in wrappers],
+        }
+    except Exception:
+        return {"generator": None, "wrappers": []}
+
+
+def _restore_start(environment: Environment, state: State) -> None:
+    *wrappers, inner = _layers(environment)
+    reader = AttributeReader()
+    if state["generator"] is not None:
+        # In place, because parts of an environment may share it.
+        reader.read(state["generator"], inner.np_random)
+    for layer, encoded in zip(wrappers, state["wrappers"], strict=False):
+        reader.read(encoded, layer)
+
+
+def _fields(environment: Environment) -> State:
+    writer = AttributeWriter(strict=True)
+    layers = [writer.write_object(layer, type(layer).__name__) for layer in _layers(environment)]
+    writer.check_overlaps()
+    simulation = _simulation(environment)
+    return {
+        "layers": layers,
+        "mujoco": None if simulation is None else _capture_simulation(*simulation),
+    }
+
+
+def _restore_fields(environment: Environment, state: State) -> None:
+    reader = AttributeReader()
+    for layer, encoded in zip(_layers(environment), state["layers"], strict=True):
+        reader.read(encoded, layer)
+    simulation = _simulation(environment)
+    if simulation is not None:
+        _restore_simulation(*simulation, state["mujoco"])
 
 
 def _simulation(environment: Environment) -> tuple[Any, Any] | None:
@@ -264,58 +292,3 @@ def _derived(data: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
                 and value.dtype.kind in "fib"
             ):
                 yield name, value
-
-
-def _capture_attributes(layer: Environment) -> State:
-    attributes: State = {}
-    for name, value in vars(layer).items():
-        if name in _CONSTANT or isinstance(value, (spaces.Space, EnvSpec, gymnasium.Env)):
-            continue
-        if type(value).__name__ in ("MjModel", "MjData"):
-            continue
-        attributes[name] = _encode(value, f"{type(layer).__name__}.{name}")
-    return attributes
-
-
-def _restore_attributes(layer: Environment, attributes: State) -> None:
-    for name, encoded in attributes.items():
-        setattr(layer, name, _decode(encoded))
-
-
-def _encode(value: Any, path: str) -> Any:
-    """Turn plain data into arrays and JSON values that keep its exact types."""
-    if isinstance(value, np.random.Generator):
-        return {"generator": generator_state(value)}
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind in "OUSV":
-            raise UnreadableStateError(f"{path} is an array of {value.dtype}")
-        return {"array": value.copy()}
-    if isinstance(value, np.generic):
-        return {"scalar": np.array(value)}
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            raise UnreadableStateError(f"{path} has keys that are not text")
-        return {"dict": {key: _encode(item, f"{path}[{key!r}]") for key, item in value.items()}}
-    if type(value) in (list, tuple):
-        items = [_encode(item, f"{path}[{index}]") for index, item in enumerate(value)]
-        return {type(value).__name__: items}
-    if type(value) in _PLAIN:
-        return {"value": value}
-    raise UnreadableStateError(f"{path} is a {type(value).__name__}")
-
-
-def _decode(encoded: Any) -> Any:
-    """Give back what `_encode` wrote down."""
-    ((kind, content),) = encoded.items()
-    if kind == "generator":
-        return restore_generator(content)
-    if kind == "array":
-        return content.copy()
-    if kind == "scalar":
-        return content[()]
-    if kind == "dict":
-        return {key: _decode(item) for key, item in content.items()}
-    if kind in ("list", "tuple"):
-        items = [_decode(item) for item in content]
-        return items if kind == "list" else tuple(items)
-    return content

@@ -261,8 +261,12 @@ class TrainingLoop:
             "lengths": self._lengths.copy(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`; the buffer was made from its part already."""
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        """Continue from `state_dict`; the buffer was made from its part already.
+
+        Returns:
+            Why environments could not be put back, and began a new episode instead.
+        """
         self.agent.load_state_dict(state["agent"])
         counters = state["counters"]
         self.env_steps = int(counters["env_steps"])
@@ -275,10 +279,16 @@ class TrainingLoop:
         self._observations = np.array(state["observations"], dtype=np.float32)
         self._returns = np.array(state["returns"])
         self._lengths = np.array(state["lengths"])
-        for row, fresh in enumerate(self.group.restore(state["environments"])):
-            if fresh is not None:
-                self._observations[row] = fresh
+        seeds = np.random.SeedSequence([self.config.seed, self.env_steps])
+        words = seeds.generate_state(self.group.count).tolist()
+        restored = self.group.restore(state["environments"], words)
+        anew = np.array([row.problem is not None for row in restored])
+        for row in np.flatnonzero(anew):
+            self._observations[row] = restored[row].observation
+            self._returns[row] = self._lengths[row] = 0
+        self.agent.episode_ended(anew)
         self._acting = _finite(self._observations)
+        return [row.problem for row in restored if row.problem is not None]
 
 
 def _finite(observations: NDArray[np.float32]) -> NDArray[np.float32]:

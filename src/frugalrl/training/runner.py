@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-_NOTES: dict[env_state.Method, tuple[str, ...]] = {
-    "fresh": (
-        "  note: this environment's state can be neither read nor reproduced: a resumed run "
-        "begins a new episode and differs from one that was not interrupted",
-    )
-}
+_FRESH = (
+    "this environment's state can be neither read nor reproduced: a resumed run begins a new "
+    "episode and differs from one that was not interrupted"
+)
 
 
 class Seeds(NamedTuple):
@@ -90,10 +88,13 @@ def train(
     if directory is None:
         return Session(config, factory, "fresh", None, progress, say).run(buffer, seeds)
     method = env_state.choose_method(factory)
+    if method == "fresh":
+        resolved.notes.append(_FRESH)
     with directory:
-        directory.create(config, {"origins": resolved.origins, "environment_state": method})
+        about = {"origins": resolved.origins, "environment_state": method, "notes": resolved.notes}
+        directory.create(config, about)
         session = Session(config, factory, method, directory, progress, say)
-        for line in [*configuration_lines(resolved), *_NOTES.get(method, ())]:
+        for line in configuration_lines(resolved):
             session.say(line)
         return session.run(buffer, seeds)
 

@@ -12,7 +12,7 @@ from frugalrl.state_io import save_state
 from frugalrl.training import policies
 from frugalrl.training.checkpoint import CheckpointStore, fingerprint
 from frugalrl.training.config import TrainConfig
-from frugalrl.training.env_state import Method
+from frugalrl.training.env_state import Method, undisturbed
 from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import StorageError, TrainingInterrupted
 from frugalrl.training.evaluation import Episodes, evaluate
@@ -166,7 +166,12 @@ class Session:
         return bool(every) and self._loop.env_steps // every > since // every  # type: ignore[operator]
 
     def _duties(self) -> None:
-        """Do what is due between two rounds: evaluation, metrics, checkpoint."""
+        """Do what is due between two rounds, without a trace in training."""
+        with undisturbed():
+            self._do_duties()
+
+    def _do_duties(self) -> None:
+        """Evaluate, record metrics, write a checkpoint."""
         config, loop = self.config, self._loop
         episodes = None
         if self._crossed(self._evaluated_at, config.eval_every):
@@ -223,14 +228,27 @@ class Session:
                 "peak_memory_bytes": self._peak(),
             },
         }
+        self._tell_problems(state["loop"]["environments"])
         self._store.save(loop.env_steps, state)
         self._saved_at = loop.env_steps
         self._save_time = time.perf_counter()
         self._save_cost = self._save_time - begun
 
+    def _tell_problems(self, environments: list[dict[str, Any]]) -> None:
+        """Say, once, that an environment's state can no longer be saved."""
+        problems = [state["problem"] for state in environments if state.get("problem")]
+        if problems and self.method != "fresh":
+            self.method = "fresh"
+            self.say(
+                f"warning: the environment's state can no longer be read ({problems[0]}): "
+                "checkpoints are written without it, a resumed run begins a new episode"
+            )
+
     def _restore(self, state: dict[str, Any]) -> None:
         loop, session, times = self._loop, state["session"], state["times"]
-        loop.load_state_dict(state["loop"])
+        problems = loop.load_state_dict(state["loop"])
+        if problems:
+            self.say(f"the environment begins a new episode: {problems[0]}")
         loop.train_seconds = float(times["train_seconds"])
         self._wall_before = float(times["wall_seconds"])
         self._peak_before = int(times["peak_memory_bytes"])

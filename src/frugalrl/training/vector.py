@@ -61,8 +61,10 @@ class EnvironmentGroup(Protocol):
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""
 
-    def restore(self, states: list[env_state.State]) -> list[Floats | None]:
-        """Put every environment into a captured state; gives observations where known anew."""
+    def restore(
+        self, states: list[env_state.State], seeds: Sequence[int]
+    ) -> list[env_state.Restored]:
+        """Put every environment into a captured state, or begin a new episode with its seed."""
 
     def close(self) -> None:
         """Release the environments."""
@@ -122,10 +124,12 @@ class SyncGroup:
         """Write every environment's state down."""
         return [env_state.capture(env, self._method) for env in self._environments]
 
-    def restore(self, states: list[env_state.State]) -> list[Floats | None]:
-        """Put every environment into a captured state."""
-        pairs = zip(self._environments, states, strict=True)
-        return [_row(env_state.restore(env, state, self._method)) for env, state in pairs]
+    def restore(
+        self, states: list[env_state.State], seeds: Sequence[int]
+    ) -> list[env_state.Restored]:
+        """Put every environment into a captured state, or begin a new episode with its seed."""
+        rows = zip(self._environments, states, seeds, strict=True)
+        return [env_state.restore(*row) for row in rows]
 
     def close(self) -> None:
         """Release the environments."""
@@ -197,9 +201,11 @@ class AsyncGroup:
         self._vector.call_async("capture_state")
         return list(self._wait(self._vector.call_wait))
 
-    def restore(self, states: list[env_state.State]) -> list[Floats | None]:
-        """Put every environment into a captured state."""
-        self._vector.call_async("restore_state", states)
+    def restore(
+        self, states: list[env_state.State], seeds: Sequence[int]
+    ) -> list[env_state.Restored]:
+        """Put every environment into a captured state, or begin a new episode with its seed."""
+        self._vector.call_async("restore_state", list(zip(states, seeds, strict=True)))
         return list(self._wait(self._vector.call_wait))
 
     def close(self) -> None:
@@ -303,9 +309,9 @@ class _Worker(gymnasium.Wrapper[Any, Any, Any, Any]):
     def capture_state(self) -> env_state.State:
         return env_state.capture(self.env, self._method)
 
-    def restore_state(self, states: list[env_state.State]) -> Floats | None:
+    def restore_state(self, states: list[tuple[env_state.State, int]]) -> env_state.Restored:
         self._start()
-        return _row(env_state.restore(self.env, states[self._index], self._method))
+        return env_state.restore(self.env, *states[self._index])
 
     def _start(self) -> None:
         """Set the worker's signals; not in the constructor, which the main process runs too."""
@@ -334,10 +340,6 @@ def make_group(
     if workers == "async":
         return AsyncGroup(factory, count, method, timeout)
     return SyncGroup(factory, count, method)
-
-
-def _row(observation: Any) -> Floats | None:
-    return None if observation is None else np.array(observation, dtype=np.float32)
 
 
 def _read(path: Path) -> str:
