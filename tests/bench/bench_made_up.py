@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from frugalrl.bench.kept import replay_through, state_map
+from frugalrl.bench.contents import cells_from, describe_contents, state_map
 from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, expand
 from frugalrl.bench.suites import Suite, Task, load_suite
 from frugalrl.files import write_json
-from frugalrl.replay.contents import describe_contents, fit_partition
 
 _LEVEL = {"baseline": 100.0, "fac": 103.0, "laber": 90.0, "random-slot": 80.0, "small": 85.0}
 
@@ -34,10 +33,11 @@ def made_up_contents() -> dict[str, Any]:
     rng = np.random.default_rng(11)
     observations = rng.normal(size=(600, 3)) * [1.0, 5.0, 2.0]
     rewards = rng.normal(size=600)
-    partition = fit_partition(observations, rewards, None, warmup_steps=200)
+    partition = cells_from(observations[:200], rewards[:200], None)
     contents = describe_contents(observations, rewards, partition, 32, rng)
-    kept = replay_through(partition, observations, rewards, 200)
-    return contents | {"actions": 1, "map": state_map(observations, kept, 200)}
+    stored = state_map(observations, observations[::2], 200)
+    gradients = {"baseline": 1.2, "fac": 1.0}
+    return contents | {"actions": 1, "map": stored, "gradients": gradients}
 
 
 def write_run(root: Path, run: Run) -> None:
@@ -52,7 +52,8 @@ def write_run(root: Path, run: Run) -> None:
     inside.mkdir(parents=True)
     write_json(directory / RUN_FILE, {**run.to_json(), "fingerprint": run.fingerprint})
     lines = ["env_steps,episode,seed,reward,length,control_cost"]
-    metrics = ["env_steps,train_seconds,offered,stored,replaced,dropped,buffer_bytes,buffer_size"]
+    metrics = ["env_steps,train_seconds,offered,stored,replaced,dropped,buffer_bytes,buffer_size,"]
+    metrics[0] += "episodes,episode_reward"
     for step in steps:
         stored = min(step, 500 + (step - 500) // 4) if frugal else step
         for episode in range(3):
@@ -60,7 +61,7 @@ def write_run(root: Path, run: Run) -> None:
             lines.append(f"{step},{episode},{episode},{reward},200,10.0")
         metrics.append(
             f"{step},{step / 500},{step},{stored},0,{step - stored},{stored * 40},"
-            f"{min(stored, size)}"
+            f"{min(stored, size)},{step // 10},{level * (1 - np.exp(-4 * step / run.steps))}"
         )
     (inside / "evaluations.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (inside / "metrics.csv").write_text("\n".join(metrics) + "\n", encoding="utf-8")
@@ -69,6 +70,8 @@ def write_run(root: Path, run: Run) -> None:
         "reward": level,
         "random_reward": 0.0 if run.method == "baseline" else None,
         "control_cost": 50.0 + run.seed,
+        "paper_reward": level - 1.0,
+        "paper_control_cost": 60.0 + run.seed,
         "offered": run.steps,
         "stored": size,
         "size": size,

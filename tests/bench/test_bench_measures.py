@@ -28,12 +28,24 @@ def test_convergence_point_of_negative_rewards_shifts_by_the_worst() -> None:
     assert measures.convergence_point([1, 2, 3, 4, 5], rewards) == 3.0
 
 
-def test_convergence_point_with_window_uses_the_trailing_mean() -> None:
-    # Means of two: 0, 50, 95, 95, 97.5; r_max 97.5, band from 87.75: entered at the third.
-    rewards = [0, 100, 90, 100, 95]
-    assert measures.convergence_point([1, 2, 3, 4, 5], rewards, window=2) == 3.0
-    # Without it: band from 90, entered at the second.
-    assert measures.convergence_point([1, 2, 3, 4, 5], rewards) == 2.0
+def test_the_mean_of_recent_episodes_by_hand() -> None:
+    # Rows: two episodes of mean 1, none, three of mean 4, five of mean 10; a window of four.
+    found = measures.recent_mean([2, 2, 5, 10], [1.0, math.nan, 4.0, 10.0], window=4)
+    np.testing.assert_allclose(found, [1.0, 1.0, (1 + 3 * 4) / 4, 10.0])
+    assert math.isnan(measures.recent_mean([0, 1], [math.nan, 3.0])[0])
+
+
+def test_the_mean_of_recent_episodes_is_stable_baselines3s() -> None:
+    from collections import deque
+
+    rewards = np.random.default_rng(0).normal(size=350)
+    latest: deque[float] = deque(maxlen=100)
+    expected = []
+    for reward in rewards:
+        latest.append(reward)
+        expected.append(np.mean(latest))
+    found = measures.recent_mean(np.arange(1, 351), rewards)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("rewards", [[], [1.0, math.nan]])
@@ -44,14 +56,6 @@ def test_convergence_point_without_usable_rewards_is_none(rewards: list[float]) 
 def test_convergence_point_refuses_unequal_lengths() -> None:
     with pytest.raises(ValueError, match="2 steps for 3 rewards"):
         measures.convergence_point([1, 2], [1, 2, 3])
-
-
-def test_trailing_mean_by_hand() -> None:
-    np.testing.assert_allclose(measures.trailing_mean([1, 2, 3, 10], 3), [1, 1.5, 2, 5])
-    with pytest.raises(ValueError, match="window"):
-        measures.trailing_mean([1], 0)
-    with pytest.raises(ValueError, match="one-dimensional"):
-        measures.trailing_mean([[1]], 1)
 
 
 def test_gain_cut_and_change_by_hand() -> None:
@@ -78,19 +82,6 @@ def test_sample_efficiency_by_hand() -> None:
     assert measures.sample_efficiency(-1, 10, -3, 10) == pytest.approx(1 / 3)
     assert math.isnan(measures.sample_efficiency(0, 10, 5, 10))
     assert math.isnan(measures.sample_efficiency(1, 10, 5, 0))
-
-
-def test_control_cost_is_the_sum_of_squared_norms() -> None:
-    assert measures.control_cost([[1, 2], [3, 0]]) == 14.0
-    assert measures.control_cost([]) == 0.0
-
-
-def test_area_under_curve_by_hand() -> None:
-    # Trapezia 5 over [0, 1] and 2 * 15 over [1, 3], over a length of 3.
-    assert measures.area_under_curve([0, 1, 3], [0, 10, 20]) == pytest.approx(35 / 3)
-    assert measures.area_under_curve([4], [7]) == 7.0
-    with pytest.raises(ValueError, match="one reward a step"):
-        measures.area_under_curve([], [])
 
 
 def test_mean_curve_interpolates_onto_the_common_range() -> None:

@@ -10,10 +10,10 @@ import pytest
 import training_worlds
 from training_tiny import TINY
 
+from frugalrl.bench.inspection import load_buffer
 from frugalrl.state_io import load_state
 from frugalrl.training import TrainConfig, TrainingInterrupted, resume, train
 from frugalrl.training.checkpoint import fingerprint
-from frugalrl.training.inspection import load_buffer
 from frugalrl.training.session import Session
 
 training_worlds.register()

@@ -15,9 +15,9 @@ from training_tiny import TINY
 
 import frugalrl
 from frugalrl.agents.settings import LOSSES
+from frugalrl.bench.inspection import acceptance, inspect_run, inspection_lines, load_buffer
 from frugalrl.training import train
 from frugalrl.training.evaluation import evaluate
-from frugalrl.training.inspection import acceptance, inspect_run, inspection_lines, load_buffer
 from frugalrl.training.metrics import CsvFile, TensorBoard, read_rows, tag
 from frugalrl.training.progress import Progress, Status, describe, duration
 from frugalrl.training.report import mean_interval, result_lines

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frugalrl.bench import measures, statistics
+from frugalrl.bench import statistics
 from frugalrl.bench.results import Result, Results
 from frugalrl.bench.statistics import Comparison, Estimate, Scores
 
 BASELINE = "baseline"
 FAC = "fac"
-SMOOTHING = 5
-"""Evaluations averaged before the convergence point is looked for: a single evaluation of a few
-episodes leaves its band by chance. The paper's curves are means over a hundred episodes."""
+FRUGAL = ("fac-paper", "fac-released", "fac")
+"""The frugal methods that are compared with the paper, its own first."""
 
 TaskKey = tuple[str, str]
 
@@ -35,8 +34,15 @@ class MethodSummary:
     iqm: Estimate
     reward_sd: float
     """Standard deviation over seeds, NaN for one seed."""
-    convergence: tuple[float, ...]
-    """Convergence points of the runs that settled."""
+    convergence: dict[int, float]
+    """Convergence point by seed; the length of the run where it never settled."""
+    settled: int
+    """Runs that settled."""
+    paper_reward: float
+    """Mean reward as the paper measured it: the policy's own randomness, no last step."""
+    paper_reward_sd: float
+    paper_control_cost: float
+    paper_control_cost_sd: float
     against_reference: Comparison | None
     """Difference from the baseline; in results without one, from FAC as it is."""
     size: float
@@ -52,8 +58,8 @@ class MethodSummary:
 
     @property
     def convergence_mean(self) -> float:
-        """Mean convergence point of the runs that settled, NaN where none did."""
-        return float(np.mean(self.convergence)) if self.convergence else math.nan
+        """Mean convergence point, a run that never settled counted as its length."""
+        return _finite_mean(list(self.convergence.values()))
 
 
 @dataclass(frozen=True)
@@ -157,10 +163,9 @@ def _summarize_method(
         comparison = statistics.compare_means(
             rewards, compared, generator_for(*names, "difference")
         )
-    points = [
-        measures.convergence_point(*result.curve, window=SMOOTHING) for result in runs.values()
-    ]
     costs = [result.number("control_cost") for result in runs.values()]
+    paper_rewards = [result.number("paper_reward") for result in runs.values()]
+    paper_costs = [result.number("paper_control_cost") for result in runs.values()]
     return MethodSummary(
         task=task,
         method=method,
@@ -169,7 +174,15 @@ def _summarize_method(
         reward=statistics.estimate_mean(values, generator_for(*names, "mean")),
         iqm=statistics.estimate_iqm(values, generator_for(*names, "iqm")),
         reward_sd=_sd(values),
-        convergence=tuple(point for point in points if point is not None),
+        convergence={
+            seed: float(result.run.steps) if result.convergence is None else result.convergence
+            for seed, result in runs.items()
+        },
+        settled=sum(result.convergence is not None for result in runs.values()),
+        paper_reward=_finite_mean(paper_rewards),
+        paper_reward_sd=_sd(paper_rewards),
+        paper_control_cost=_finite_mean(paper_costs),
+        paper_control_cost_sd=_sd(paper_costs),
         against_reference=comparison,
         size=_mean(runs, lambda result: result.number("size")),
         stored_share=_mean(runs, _stored_share),

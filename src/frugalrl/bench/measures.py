@@ -1,4 +1,4 @@
-"""The paper's measures: convergence, buffer cut, reward change, sample efficiency, control cost.
+"""The paper's measures: convergence, buffer cut, reward change, sample efficiency.
 
 The words and symbols are those of the paper's section on performance metrics. `F` is the method
 looked at (FAC in the paper), `B` what it is compared with.
@@ -14,24 +14,35 @@ from numpy.typing import ArrayLike, NDArray
 
 BAND = 0.1
 """Width of the convergence band as a share of the best reward: the paper's [0.9 r_max, r_max]."""
+EPISODES = 100
+"""Training episodes averaged in the curve that the paper's convergence points come from."""
 
 
-def trailing_mean(values: ArrayLike, window: int) -> NDArray[np.float64]:
-    """Average each value with up to `window - 1` values before it."""
-    array = np.asarray(values, dtype=np.float64)
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
-    if array.ndim != 1:
-        raise ValueError(f"values must be one-dimensional, got shape {array.shape}")
-    sums = np.concatenate(([0.0], np.cumsum(array)))
-    ends = np.arange(1, array.size + 1)
-    starts = np.maximum(ends - window, 0)
-    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))
+def recent_mean(
+    episodes: ArrayLike, rewards: ArrayLike, window: int = EPISODES
+) -> NDArray[np.float64]:
+    """Average the reward of the latest training episodes, as Stable-Baselines3 logs it.
+
+    Args:
+        episodes: (n,) episodes ended so far, at each row of a log.
+        rewards: (n,) mean reward of those that ended since the row before; NaN if none did.
+        window: Episodes to average, or all so far while there are fewer.
+
+    Returns:
+        (n,) the means; NaN before the first episode has ended.
+    """
+    ended = np.asarray(episodes, dtype=np.float64)
+    means = np.asarray(rewards, dtype=np.float64)
+    counts = np.diff(ended, prepend=0.0)
+    earned = np.cumsum(np.where(counts > 0, counts * np.nan_to_num(means), 0.0))
+    begin = np.maximum(ended - window, 0.0)
+    # Of a row that the window cuts, each episode counts with the row's mean.
+    before = np.interp(begin, np.concatenate(([0.0], ended)), np.concatenate(([0.0], earned)))
+    with np.errstate(invalid="ignore"):
+        return np.asarray((earned - before) / (ended - begin))
 
 
-def convergence_point(
-    steps: ArrayLike, rewards: ArrayLike, *, band: float = BAND, window: int = 1
-) -> float | None:
+def convergence_point(steps: ArrayLike, rewards: ArrayLike, *, band: float = BAND) -> float | None:
     """Find the step at which the reward enters its final band and stays there (CP).
 
     The band is `[(1 - band) * r_max, r_max]`, with r_max the best reward of the training. A run
@@ -39,16 +50,15 @@ def convergence_point(
     because ninety per cent of a negative number lies above it.
 
     Args:
-        steps: Environment steps of the evaluations, in order.
-        rewards: Reward of each evaluation.
+        steps: Environment steps of a learning curve, in order.
+        rewards: The curve.
         band: Width of the band as a share of r_max.
-        window: Evaluations averaged (the latest and those before it) before the rule is applied.
 
     Returns:
-        The step, or None where the last evaluation lies outside the band: the run never settled.
+        The step, or None where the curve ends outside the band: the run never settled.
     """
     at = np.asarray(steps, dtype=np.float64)
-    curve = trailing_mean(rewards, window)
+    curve = np.asarray(rewards, dtype=np.float64)
     if at.shape != curve.shape:
         raise ValueError(f"got {at.size} steps for {curve.size} rewards")
     if curve.size == 0 or not np.all(np.isfinite(curve)):
@@ -100,24 +110,6 @@ def sample_efficiency(
     if size <= 0 or size_baseline <= 0 or translated_baseline == 0.0:
         return math.nan
     return (translated / size) / (translated_baseline / size_baseline)
-
-
-def control_cost(actions: ArrayLike) -> float:
-    """Sum the squared norms of an episode's actions, given one row a step."""
-    array = np.asarray(actions, dtype=np.float64)
-    return float(np.sum(array * array))
-
-
-def area_under_curve(steps: ArrayLike, rewards: ArrayLike) -> float:
-    """Average the reward over the training: area under the learning curve over its length."""
-    at = np.asarray(steps, dtype=np.float64)
-    curve = np.asarray(rewards, dtype=np.float64)
-    if at.shape != curve.shape or at.size == 0:
-        raise ValueError(f"need one reward a step, got {at.size} steps and {curve.size} rewards")
-    if at.size == 1 or at[-1] == at[0]:
-        return float(curve.mean())
-    area = float(np.sum((curve[1:] + curve[:-1]) / 2.0 * np.diff(at)))
-    return area / float(at[-1] - at[0])
 
 
 def mean_curve(

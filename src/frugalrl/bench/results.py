@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.bench.errors import BenchError
+from frugalrl.bench.measures import convergence_point, recent_mean
 from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
 from frugalrl.files import read_json
@@ -53,6 +54,21 @@ class Result:
     def metrics(self) -> dict[str, Column]:
         """The run's `metrics.csv`, column by column."""
         return read_columns(self.directory / RUN_DIRECTORY / "metrics.csv")
+
+    @cached_property
+    def training_curve(self) -> tuple[Column, Column]:
+        """Mean reward of the last 100 training episodes at every step that was logged."""
+        table = self.metrics
+        if "episodes" not in table or "episode_reward" not in table:
+            return np.empty(0), np.empty(0)
+        means = recent_mean(table["episodes"], table["episode_reward"])
+        known = np.isfinite(means)
+        return table["env_steps"][known], means[known]
+
+    @cached_property
+    def convergence(self) -> float | None:
+        """Step at which the training curve settled, None where it never did."""
+        return convergence_point(*self.training_curve)
 
     @cached_property
     def curve(self) -> tuple[Column, Column]:

@@ -22,6 +22,7 @@ from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, 
 from frugalrl.files import DirectoryLock, read_json, write_json
 
 if TYPE_CHECKING:
+    from frugalrl.agents.agent import Agent
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.config import TrainConfig
 
@@ -55,10 +56,10 @@ def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
         raise FileNotFoundError(f"{directory} has no readable {RUN_FILE}")
     run = Run.from_json(stored)
     config = train_config(run, stored.get("derived", {}), directory / RUN_DIRECTORY)
-    buffer = _train(config)
+    buffer, agent = _train(config)
     final = read_json(directory / RUN_DIRECTORY / "final.json")
     assert final is not None
-    done = summarize_run(run, config, final, buffer)
+    done = summarize_run(run, config, final, buffer, agent)
     done |= {"derived": stored.get("derived", {}), "fingerprint": run.fingerprint}
     write_json(directory / DONE_FILE, done)
     if not keep_buffer:
@@ -91,7 +92,11 @@ def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> Trai
 
 
 def summarize_run(
-    run: Run, config: TrainConfig, final: Mapping[str, Any], buffer: ReplayBuffer
+    run: Run,
+    config: TrainConfig,
+    final: Mapping[str, Any],
+    buffer: ReplayBuffer,
+    agent: Agent | None,
 ) -> dict[str, Any]:
     """Put everything that a report needs of a run into one JSON object."""
     from frugalrl.bench import origin
@@ -103,6 +108,7 @@ def summarize_run(
         "reward": evaluation.get("reward_mean", last),
         "reward_episodes": len(evaluation.get("rewards", [])),
         "control_cost": evaluation.get("control_cost_mean"),
+        **_as_the_paper_evaluates(config, evaluation, agent),
         "random_reward": random_reward(config) if run.method == "baseline" else None,
         **{key: held[key] for key in ("size", "offered", "stored", "replaced", "dropped")},
         "evicted": held["evicted"],
@@ -114,45 +120,78 @@ def summarize_run(
         "commit": origin.commit(),
         "versions": origin.versions(),
         "machine": origin.machine(),
-        "buffer": describe_buffer(buffer, run, config, final),
+        "buffer": describe_buffer(buffer, run, config, agent),
     }
 
 
-def describe_buffer(
-    buffer: ReplayBuffer, run: Run, config: TrainConfig, final: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Look at what a run's buffer holds; empty for a buffer too small to be divided into cells."""
+def _as_the_paper_evaluates(
+    config: TrainConfig, evaluation: Mapping[str, Any], agent: Agent | None
+) -> dict[str, float]:
+    """Measure the final policy as the published numbers were: acting with its own randomness.
+
+    Rewards are summed without the last step's. A policy without randomness is not run again. Empty
+    where there was no final evaluation, or the learner is gone: the run had ended before.
+    """
     import numpy as np
 
-    from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.bench.kept import replay_through, state_map
-    from frugalrl.replay.contents import describe_contents, fit_partition
+    from frugalrl.training.environments import find_environment
+    from frugalrl.training.evaluation import evaluate
+
+    seeds = evaluation.get("seeds", [])
+    if not seeds or agent is None:
+        return {}
+    if config.algo != "sac":
+        shortened = np.subtract(evaluation["rewards"], evaluation["last_rewards"])
+        cost = evaluation["control_cost_mean"]
+        return {"paper_reward": float(np.mean(shortened)), "paper_control_cost": cost}
+    environment = find_environment(config.env, config.environment_arguments()).make()
+    rewards, costs = [], []
+    for seed in seeds:
+        agent.rollout_started()  # gSDE: another exploration matrix for every episode
+        found = evaluate(lambda state: agent.act(state[None]).environment[0], environment, [seed])
+        assert found is not None
+        rewards.append(float(found.rewards[0] - found.last_rewards[0]))
+        costs.append(float(found.control_costs[0]))
+    environment.close()
+    return {"paper_reward": float(np.mean(rewards)), "paper_control_cost": float(np.mean(costs))}
+
+
+def describe_buffer(
+    buffer: ReplayBuffer, run: Run, config: TrainConfig, agent: Agent | None
+) -> dict[str, Any]:
+    """Look at what a run's buffer holds, by the same cells for all methods of a task and seed.
+
+    The cells come from random steps. A buffer too small to be divided is not looked at.
+    """
+    import numpy as np
+
+    from frugalrl.bench import contents
     from frugalrl.training.resolve import resolve
 
     held = buffer.transitions()
     observations = np.asarray(held.observations).reshape(len(buffer), -1)
-    actions = int(np.prod(buffer.action_space.shape))
-    if len(buffer) < observations.shape[1]:
-        return {"observations": int(observations.shape[1]), "actions": actions}
-    partition = buffer.admission
-    everything = config.admission == "none" and final["buffer"]["evicted"] == 0
-    warmup = max(min(run.warmup_steps, len(buffer)), observations.shape[1])
-    if not (isinstance(partition, FrugalFilter) and partition.is_fitted):
-        # The cells a filter would have made: from this run's own warm-up, if it is still there.
-        seen = (observations, held.rewards) if everything else random_steps(config, warmup)
-        partition = fit_partition(seen[0], seen[1], buffer.observation_space, warmup_steps=warmup)
+    width = observations.shape[1]
+    found: dict[str, Any] = {
+        "observations": width,
+        "actions": int(np.prod(buffer.action_space.shape)),
+    }
+    if len(buffer) < width:
+        return found
+    random = random_steps(config, max(run.warmup_steps, width))
+    partition = contents.cells_from(*random, buffer.observation_space)
     batch = resolve(config).config.batch_size or 256
     generator = np.random.default_rng([config.seed, 2])
-    found = describe_contents(observations, held.rewards, partition, batch, generator)
-    found["actions"] = actions
+    found |= contents.describe_contents(observations, held.rewards, partition, batch, generator)
     if run.method == "baseline":
-        if not everything:
-            # The ring has lost the run's beginning: the filter begins with what is left.
-            partition = fit_partition(
-                observations, held.rewards, buffer.observation_space, warmup_steps=warmup
-            )
-        kept = replay_through(partition, observations, held.rewards, warmup)
-        found["map"] = state_map(observations, kept, warmup)
+        warmup = max(min(run.warmup_steps, len(buffer)), width)
+        frugal = contents.frugal_copy(buffer, warmup)
+        stored = np.asarray(frugal.transitions().observations).reshape(len(frugal), -1)
+        found["map"] = contents.state_map(observations, stored, warmup)
+        if agent is not None:
+            found["gradients"] = {
+                name: contents.gradient_variance(agent, source, batch, generator)
+                for name, source in (("baseline", buffer), ("fac", frugal))
+            }
     return found
 
 
@@ -196,8 +235,8 @@ def random_steps(config: TrainConfig, steps: int) -> tuple[Any, Any]:
     return np.stack(observations), np.array(rewards, dtype=np.float32)
 
 
-def _train(config: TrainConfig) -> ReplayBuffer:
-    """Begin, resume or only read a run, and give its buffer."""
+def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:
+    """Begin, resume or only read a run; give its buffer, and its learner if it was at work."""
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.run_directory import RunDirectory
     from frugalrl.training.runner import resume, train
@@ -209,11 +248,13 @@ def _train(config: TrainConfig) -> ReplayBuffer:
     if not run.config.is_file():
         # Killed while the directory was being made: nothing in it is worth keeping.
         shutil.rmtree(config.out, ignore_errors=True)
-        return train(config, progress=False).buffer
+        result = train(config, progress=False)
+        return result.buffer, result.agent
     if run.finished:
-        return ReplayBuffer.load(run.buffer, admission=own)
+        return ReplayBuffer.load(run.buffer, admission=own), None
     given = config.admission if own is not None else None
-    return resume(config.out, progress=False, admission=given).buffer
+    result = resume(config.out, progress=False, admission=given)
+    return result.buffer, result.agent
 
 
 def _wait_for_owner(directory: Path, patience: float = 60.0) -> None:

@@ -26,7 +26,7 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Print what was found."""
     options = parse(Options, arguments, "inspect", DESCRIPTION)
-    from frugalrl.training.inspection import inspect_run, inspection_lines
+    from frugalrl.bench.inspection import inspect_run, inspection_lines
 
     found = inspect_run(options.run)
     print(json.dumps(found, indent=2) if options.json else "\n".join(inspection_lines(found)))

@@ -26,6 +26,8 @@ class Episodes:
     lengths: NDArray[np.int64]
     control_costs: NDArray[np.float64]
     """(n,) sum over an episode of the squared norm of the action."""
+    last_rewards: NDArray[np.float64]
+    """(n,) reward of an episode's last step, which some published numbers leave out."""
 
     @property
     def mean(self) -> float:
@@ -44,6 +46,7 @@ class Episodes:
             "rewards": self.rewards.tolist(),
             "lengths": self.lengths.tolist(),
             "control_costs": self.control_costs.tolist(),
+            "last_rewards": self.last_rewards.tolist(),
         }
 
 
@@ -66,7 +69,7 @@ def evaluate(
     Returns:
         The episodes, None if `stop` said so.
     """
-    rewards, lengths, costs = [], [], []
+    rewards, lengths, costs, lasts = [], [], [], []
     for seed in seeds:
         if stop():
             return None
@@ -88,9 +91,11 @@ def evaluate(
         rewards.append(total)
         lengths.append(length)
         costs.append(cost)
+        lasts.append(float(reward))
     return Episodes(
         np.asarray(seeds, dtype=np.int64),
         np.array(rewards),
         np.array(lengths, dtype=np.int64),
         np.array(costs),
+        np.array(lasts),
     )

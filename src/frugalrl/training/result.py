@@ -11,6 +11,7 @@ from frugalrl.training.evaluation import Episodes
 from frugalrl.training.metrics import Row
 
 if TYPE_CHECKING:
+    from frugalrl.agents.agent import Agent
     from frugalrl.agents.policy import Policy
     from frugalrl.replay.buffer import ReplayBuffer
 
@@ -23,6 +24,8 @@ class TrainResult:
     """As resolved: nothing is left open."""
     directory: Path | None
     """Where its files are."""
+    agent: Agent
+    """The learner as it was at the end: networks, optimizers, exploration."""
     policy: Policy
     """The trained policy: observation in, action out, in NumPy."""
     buffer: ReplayBuffer

@@ -269,6 +269,7 @@ class Session:
         result = TrainResult(
             config=self.config,
             directory=None if self.directory is None else self.directory.path,
+            agent=loop.agent,
             policy=Policy.from_state(policy),
             buffer=loop.buffer,
             final=final,

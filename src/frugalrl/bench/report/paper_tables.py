@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+
+import numpy as np
 
 from frugalrl.bench import measures, paper
-from frugalrl.bench.aggregate import BASELINE, FAC, MethodSummary, Summary, TaskKey, buffer_mean
+from frugalrl.bench.aggregate import (
+    BASELINE,
+    FAC,
+    FRUGAL,
+    MethodSummary,
+    Summary,
+    TaskKey,
+    buffer_mean,
+)
 from frugalrl.bench.report.table import PUBLISHED_BELOW, Column, Entry, Table, number, show
+from frugalrl.training.presets import find_preset
 
 TASK = Column("Task", numeric=False)
+METHOD = Column("Method", numeric=False)
+_MEANING = (
+    "CP, the convergence point: the step from which the mean of the last 100 training episodes "
+    "stays within 10 % of its best; a run that never settles counts as its length. |R|: "
+    "transitions in the buffer at the end. R: mean reward of 100 episodes as the paper measured "
+    "it, the policy acting with its own randomness and the last step's reward left out; the full "
+    "reward of the deterministic policy beside it. P: reward per stored transition, relative."
+)
 
 
 def task_name(task: TaskKey) -> str:
@@ -17,20 +37,18 @@ def task_name(task: TaskKey) -> str:
 
 
 def full_table(summary: Summary) -> Table | None:
-    """Build the paper's main table: convergence, buffer, reward, P of FAC against the baseline."""
-    rows = []
-    for task in summary.results.tasks:
-        baseline, fac = summary.get(task, BASELINE), summary.get(task, FAC)
-        if baseline is None or fac is None:
-            continue
-        printed = paper.published("full", *task) or {}
-        rows.append([_task_entry(task), *_comparison(baseline, fac, printed, "baseline", True)])
+    """Build the paper's main table: convergence, buffer, reward, P against the baseline."""
+    rows = [
+        [*_head(summary, task, frugal.method), *_comparison(other, frugal, printed, "baseline")]
+        for task, other, frugal, printed in _pairs(summary, BASELINE, "full")
+    ]
     return Table(
         "full",
         "FAC against the baseline",
-        "The paper's main table: ours above, the published number below. The paper's ± is the "
-        "spread of one policy's 100 episodes, ours that of the seeds.",
-        [TASK, *_comparison_columns("B", True)],
+        "The paper's main table, a row for its method and a row for ours: our number above, the "
+        f"published one (one run) below. {_MEANING} The paper's ± is the spread of one policy's "
+        "100 episodes, ours that of the seeds.",
+        [TASK, METHOD, *_comparison_columns("B", "the baseline")],
         rows,
         "paper",
     )
@@ -38,19 +56,16 @@ def full_table(summary: Summary) -> Table | None:
 
 def laber_table(summary: Summary) -> Table | None:
     """Build the paper's comparison of FAC with LaBER."""
-    rows = []
-    for task in summary.results.tasks:
-        laber, fac = summary.get(task, "laber"), summary.get(task, FAC)
-        if laber is None or fac is None:
-            continue
-        printed = paper.published("laber", *task) or {}
-        rows.append([_task_entry(task), *_comparison(laber, fac, printed, "laber", False)])
+    rows = [
+        [*_head(summary, task, frugal.method), *_comparison(other, frugal, printed, "laber")]
+        for task, other, frugal, printed in _pairs(summary, "laber", "laber")
+    ]
     return Table(
         "laber",
         "FAC against LaBER",
-        "Ours above, the published number below. LaBER's batch size here is the baseline's; the "
-        "released code used a quarter of it.",
-        [TASK, *_comparison_columns("L", False)],
+        f"Our number above, the published one below. {_MEANING} LaBER's batch size here is the "
+        "baseline's; the released code used a quarter of it.",
+        [TASK, METHOD, *_comparison_columns("L", "LaBER")],
         rows,
         "paper",
     )
@@ -59,34 +74,35 @@ def laber_table(summary: Summary) -> Table | None:
 def control_cost_table(summary: Summary) -> Table | None:
     """Build the paper's table of control cost."""
     rows = []
-    for task in summary.results.tasks:
-        baseline, fac = summary.get(task, BASELINE), summary.get(task, FAC)
-        if baseline is None or fac is None:
-            continue
-        printed = paper.published("control_cost", *task) or {}
-        rows.append(
-            [
-                _task_entry(task),
+    for task, baseline, frugal, printed in _pairs(summary, BASELINE, "control_cost"):
+        entries = [
+            entry
+            for found, side in ((baseline, "baseline"), (frugal, "fac"))
+            for entry in (
                 _spread(
-                    baseline.control_cost,
-                    baseline.control_cost_sd,
-                    printed.get("cost_baseline"),
-                    printed.get("cost_baseline_sd"),
+                    found.paper_control_cost,
+                    found.paper_control_cost_sd,
+                    printed.get(f"cost_{side}"),
+                    printed.get(f"cost_{side}_sd"),
                 ),
-                _spread(
-                    fac.control_cost,
-                    fac.control_cost_sd,
-                    printed.get("cost_fac"),
-                    printed.get("cost_fac_sd"),
-                ),
-            ]
-        )
+                number(found.control_cost, 2),
+            )
+        ]
+        rows.append([*_head(summary, task, frugal.method), *entries])
     return Table(
         "control-cost",
         "Control cost",
-        "Sum over an episode of the squared norm of the action: mean ± spread over seeds; the "
-        "published number below, its ± over episodes.",
-        [TASK, Column("Baseline"), Column("FAC")],
+        "Sum over an episode of the squared norm of the action: mean ± spread over seeds, with the "
+        "policy acting at random as in the paper, and without; the published number below, its ± "
+        "over episodes.",
+        [
+            TASK,
+            METHOD,
+            Column("Baseline", "as the paper measured"),
+            Column("deterministic", "the baseline's policy without randomness"),
+            Column("FAC", "as the paper measured"),
+            Column("deterministic", "FAC's policy without randomness"),
+        ],
         rows,
         "paper",
     )
@@ -106,7 +122,7 @@ def benchmarks_table(summary: Summary) -> Table | None:
         pairs = zip(found, keys, strict=True)
         rows.append(
             [
-                _task_entry(task),
+                _task_entry(summary, task),
                 *(_beside(entry, printed.get(key)) for entry, key in pairs),
                 Entry(", ".join(map(str, dims)) or "–"),
             ]
@@ -115,8 +131,9 @@ def benchmarks_table(summary: Summary) -> Table | None:
         "benchmarks",
         "Benchmarks",
         "Sizes of the spaces and number of important dimensions κ, published numbers below; the "
-        "last column names those of the first seed. The published Humanoid has 376 observations, "
-        "today's 348.",
+        "last column names those of the first seed. The paper's Humanoid has 376 observations, as "
+        "Humanoid-v4 has; Humanoid-v5 has 348. The paper's table gives Reacher 11, the environment "
+        "it names (PyBullet's) has 9.",
         [
             TASK,
             Column("Observations"),
@@ -186,60 +203,102 @@ def misprints_table() -> Table:
     )
 
 
-def _comparison_columns(other: str, with_size: bool) -> list[Column]:
-    size = [
-        Column(f"|R| {other}", "buffer size at the end"),
-        Column("|R| F"),
-        Column("Δ |R| %", "cut of the buffer"),
-    ]
+def _pairs(
+    summary: Summary, against: str, table: str
+) -> Iterator[tuple[TaskKey, MethodSummary, MethodSummary, paper.Row]]:
+    """Pair each frugal method with what it is compared with; give the published row too.
+
+    The published row is that of the paper's method: beside ours it stands only where the paper's
+    was not run.
+    """
+    for task in summary.results.tasks:
+        other = summary.get(task, against)
+        found = [entry for name in FRUGAL if (entry := summary.get(task, name))]
+        for place, frugal in enumerate(found if other else []):
+            printed = paper.published(table, *task) if place == 0 else None
+            assert other is not None
+            yield task, other, frugal, printed or {}
+
+
+def _head(summary: Summary, task: TaskKey, method: str) -> list[Entry]:
+    return [_task_entry(summary, task), Entry(summary.results.method(method).label, method)]
+
+
+def _comparison_columns(letter: str, other: str) -> list[Column]:
     return [
-        Column(f"CP {other}", "convergence point, runs that settled"),
-        Column("CP F"),
-        Column("Δ CP %", "gain in convergence"),
-        *(size if with_size else []),
-        Column(f"R {other}", "final reward"),
-        Column("R F"),
+        Column(f"CP {letter}", f"convergence point of {other}, in steps"),
+        Column("CP F", "convergence point of FAC, in steps"),
+        Column("Δ CP %", "how much earlier FAC converges, mean of the seeds' differences"),
+        Column(f"|R| {letter}", f"transitions in the final buffer of {other}"),
+        Column("|R| F", "transitions in FAC's final buffer"),
+        Column("Δ |R| %", "cut of the buffer"),
+        Column(f"R {letter}", f"reward of {other}, as the paper measured"),
+        Column("R F", "reward of FAC, as the paper measured"),
         Column("Δ R %", "change of reward"),
-        Column("P", "reward a stored transition, relative"),
+        Column("P", "reward per stored transition, FAC's over the other's"),
+        Column(f"full reward {letter}", f"reward of {other}: deterministic, whole episodes"),
+        Column("full reward F", "reward of FAC: deterministic, whole episodes"),
     ]
 
 
 def _comparison(
-    other: MethodSummary, fac: MethodSummary, printed: paper.Row, side: str, with_size: bool
+    other: MethodSummary, frugal: MethodSummary, printed: paper.Row, side: str
 ) -> list[Entry]:
-    gain = measures.convergence_gain(other.convergence_mean, fac.convergence_mean)
-    change = measures.reward_change(other.reward.value, fac.reward.value)
-    efficiency = measures.sample_efficiency(
-        other.reward.value, other.size, fac.reward.value, fac.size
+    shared = [seed for seed in other.convergence if seed in frugal.convergence]
+    gain = measures.convergence_gain(
+        float(np.mean([other.convergence[seed] for seed in shared])) if shared else math.nan,
+        float(np.mean([frugal.convergence[seed] for seed in shared])) if shared else math.nan,
     )
-    sizes = [
-        _beside(number(other.size, 0), _grouped(printed.get("buffer_baseline"))),
-        _beside(number(fac.size, 0), _grouped(printed.get("buffer_fac"))),
-        _beside(
-            number(measures.buffer_cut(other.size, fac.size), 2), printed.get("buffer_cut_percent")
-        ),
-    ]
+    change = measures.reward_change(other.paper_reward, frugal.paper_reward)
+    efficiency = measures.sample_efficiency(
+        other.paper_reward, other.size, frugal.paper_reward, frugal.size
+    )
+    cut = measures.buffer_cut(other.size, frugal.size)
     reward = f"reward_{side}"
     return [
-        _beside(number(other.convergence_mean, 0), _grouped(printed.get(f"cp_{side}"))),
-        _beside(number(fac.convergence_mean, 0), _grouped(printed.get("cp_fac"))),
+        _beside(settled(other), _grouped(printed.get(f"cp_{side}"))),
+        _beside(settled(frugal), _grouped(printed.get("cp_fac"))),
         _beside(number(gain, 2), printed.get("delta_cp_percent")),
-        *(sizes if with_size else []),
+        _beside(number(other.size, 0), _grouped(printed.get("buffer_baseline"))),
+        _beside(number(frugal.size, 0), _grouped(printed.get("buffer_fac"))),
+        _beside(number(cut, 2), printed.get("buffer_cut_percent")),
         _spread(
-            other.reward.value, other.reward_sd, printed.get(reward), printed.get(f"{reward}_sd")
+            other.paper_reward,
+            other.paper_reward_sd,
+            printed.get(reward),
+            printed.get(f"{reward}_sd"),
         ),
         _spread(
-            fac.reward.value, fac.reward_sd, printed.get("reward_fac"), printed.get("reward_fac_sd")
+            frugal.paper_reward,
+            frugal.paper_reward_sd,
+            printed.get("reward_fac"),
+            printed.get("reward_fac_sd"),
         ),
         _beside(number(change, 2, sign=True), printed.get("delta_reward_percent")),
         _beside(number(efficiency, 2), printed.get("sample_efficiency_P")),
+        number(other.reward.value, 2),
+        number(frugal.reward.value, 2),
     ]
 
 
-def _task_entry(task: TaskKey) -> Entry:
-    return Entry(
-        task_name(task), task_name(task), PUBLISHED_BELOW if paper.benchmark_name(task[0]) else None
-    )
+def settled(entry: MethodSummary) -> Entry:
+    """Write a convergence point, and how many runs had one."""
+    total = len(entry.convergence)
+    text = show(entry.convergence_mean, 0)
+    if entry.settled < total:
+        text = f"{text} ({entry.settled} of {total} settled)"
+    return Entry(text, entry.convergence_mean)
+
+
+def _task_entry(summary: Summary, task: TaskKey) -> Entry:
+    """Name a task; the line below it says that the published number is below, and of how long."""
+    name = task_name(task)
+    if not paper.benchmark_name(task[0]):
+        return Entry(name, name)
+    steps = {result.run.steps for result in summary.results.runs if result.run.task == task}
+    published = find_preset(*task).get("steps")
+    longer = published is not None and steps != {published}
+    return Entry(name, name, f"paper: {published:,} steps" if longer else PUBLISHED_BELOW)
 
 
 def _spread(value: float, sd: float, printed: str | None, printed_sd: str | None) -> Entry:

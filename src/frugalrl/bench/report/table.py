@@ -199,6 +199,8 @@ def _heading(column: Column) -> str:
 def _with_published(entry: Entry, form: str) -> str:
     if entry.published in (None, PUBLISHED_BELOW):
         return entry.text
+    if entry.published.startswith(PUBLISHED_BELOW):
+        return f"{entry.text} ({entry.published})"
     return f"{entry.text} {form.format(entry.published)}"
 
 

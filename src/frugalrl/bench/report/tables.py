@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from frugalrl.bench import measures
-from frugalrl.bench.aggregate import BASELINE, MethodSummary, Summary, buffer_mean
+from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary, buffer_mean
+from frugalrl.bench.contents import GRADIENTS
 from frugalrl.bench.report import paper_tables
-from frugalrl.bench.report.paper_tables import TASK, task_name
+from frugalrl.bench.report.paper_tables import METHOD, TASK, task_name
 from frugalrl.bench.report.table import (
     Column,
     Entry,
@@ -15,7 +18,6 @@ from frugalrl.bench.report.table import (
     digits_for,
     number,
     p_value,
-    show,
     show_interval,
 )
 
@@ -31,6 +33,7 @@ def all_tables(summary: Summary) -> list[Table]:
         paper_tables.benchmarks_table(summary),
         resources_table(summary),
         theorems_table(summary),
+        predictions_table(summary),
         paper_tables.published_table(summary),
         paper_tables.misprints_table(),
     ]
@@ -61,7 +64,7 @@ def methods_table(summary: Summary) -> Table:
                 Entry(show_interval(entry.iqm, digits), entry.iqm.value),
                 difference,
                 chance,
-                _settled(entry),
+                paper_tables.settled(entry),
             ]
         )
     return Table(
@@ -70,11 +73,12 @@ def methods_table(summary: Summary) -> Table:
         "Mean and interquartile mean over seeds of the final policy's reward, with 95 % bootstrap "
         f"intervals where there are at least three seeds. The difference from {reference} is "
         "paired by seed where the seeds are the same, and coloured where both its interval and "
-        "Welch's two-sided p tell the two apart. Convergence: mean step of the runs that settled, "
-        "and how many did.",
+        "Welch's two-sided p tell the two apart. Convergence: mean step from which the mean of the "
+        "last 100 training episodes stays within 10 % of its best; a run that never settles counts "
+        "as its length.",
         [
             TASK,
-            Column("Method", numeric=False),
+            METHOD,
             Column("Seeds"),
             Column("Mean reward"),
             Column("IQM"),
@@ -82,7 +86,7 @@ def methods_table(summary: Summary) -> Table:
                 f"vs {reference.removeprefix('the ')}", "difference of the means; more is better"
             ),
             Column("p", "Welch's test"),
-            Column("Convergence", "mean convergence point and number of runs that settled"),
+            Column("Convergence", "mean convergence point; how many runs settled if not all"),
         ],
         rows,
         "rewards",
@@ -115,7 +119,7 @@ def over_tasks_table(summary: Summary) -> Table | None:
         "Scores are scaled so that 0 is a uniformly random policy and 1 the baseline's mean on "
         "the same task. Intervals from a bootstrap stratified by task.",
         [
-            Column("Method", numeric=False),
+            METHOD,
             Column("Tasks"),
             Column("IQM"),
             Column("Mean"),
@@ -153,7 +157,7 @@ def resources_table(summary: Summary) -> Table:
         "none. Memory is the peak of the whole process. Training time is without evaluation.",
         [
             TASK,
-            Column("Method", numeric=False),
+            METHOD,
             Column("Buffer", "transitions at the end"),
             Column("Cut %", f"against {_reference(summary)}"),
             Column("Stored %", "of the transitions offered"),
@@ -187,6 +191,7 @@ def theorems_table(summary: Summary) -> Table:
                 number(buffer_mean(runs, "measures", "entropy"), 3),
                 number(limit, 3),
                 number(buffer_mean(runs, "measures", "gap"), 3),
+                number(buffer_mean(runs, "measures", "theorem_gap"), 3),
             ]
         )
     return Table(
@@ -195,11 +200,12 @@ def theorems_table(summary: Summary) -> Table:
         "Two transitions are equivalent in the same cell and the same reward bin, 2β wide. ζ: "
         "surplus equivalents in a minibatch; the factor (b + ζ² + ζ)/b assumes that they all "
         "repeat one element, the pair factor (b + equivalent pairs)/b does not. λ: surplus "
-        "equivalents in the buffer. Entropy over classes in nats, against log m. Where a buffer "
-        "has no filter, the cells are those a filter would have made in its place.",
+        "equivalents in the buffer. Entropy over classes in nats, against log m; the theorem's gap "
+        "(λ + 1) log(λ + 1)/m assumes one repeated element too. All methods of a task and seed are "
+        "judged by the same cells, made from the same random steps.",
         [
             TASK,
-            Column("Method", numeric=False),
+            METHOD,
             Column("Cells"),
             Column("ζ", "mean over 200 minibatches"),
             Column("Factor", "(b + ζ² + ζ)/b"),
@@ -207,7 +213,57 @@ def theorems_table(summary: Summary) -> Table:
             Column("λ"),
             Column("Entropy"),
             Column("log m"),
-            Column("Gap"),
+            Column("Gap", "log m minus the entropy"),
+            Column("Theorem's gap", "(λ + 1) log(λ + 1)/m"),
+        ],
+        rows,
+        "theorems",
+    )
+
+
+def predictions_table(summary: Summary) -> Table:
+    """Tabulate what the theorems predict of FAC beside what was measured."""
+    rows = []
+    for task in summary.results.tasks:
+        baseline = summary.results.select(task, BASELINE)
+        before = buffer_mean(baseline, "measures", "entropy")
+        ratios = [
+            found["baseline"] / found["fac"]
+            for result in baseline.values()
+            if (found := result.buffer.get("gradients")) and found["fac"] > 0.0
+        ]
+        for name in (name for name in FRUGAL if summary.get(task, name)):
+            after = buffer_mean(summary.results.select(task, name), "measures", "entropy")
+            if not math.isfinite(after - before):
+                continue
+            ours = name == "fac"
+            factor = buffer_mean(baseline, "minibatch", "factor")
+            rows.append(
+                [
+                    Entry(task_name(task), task_name(task)),
+                    Entry(summary.results.method(name).label, name),
+                    number(factor if ours else math.nan, 2),
+                    number(float(np.mean(ratios)) if ratios and ours else math.nan, 3),
+                    number(buffer_mean(baseline, "measures", "theorem_gap"), 3, sign=True),
+                    number(after - before, 3, sign=True),
+                ]
+            )
+    return Table(
+        "predictions",
+        "What the theorems predict, and what was measured",
+        "Theorem 1 says that the minibatch gradient of the baseline's buffer varies (b + ζ² + ζ)/b "
+        "times as much as that of FAC's. Measured: the variance of the critics' gradient over "
+        f"{GRADIENTS} minibatches each, at the baseline's final parameters, on the baseline's "
+        "buffer and on what FAC keeps of the same transitions. Theorem 2 says that FAC raises the "
+        "entropy of the buffer by (λ + 1) log(λ + 1)/m. Measured: the entropy of its final buffer "
+        "less that of the baseline's.",
+        [
+            TASK,
+            METHOD,
+            Column("Variance, predicted", "theorem 1: baseline over FAC"),
+            Column("Variance, measured", "baseline over FAC; 1: no difference"),
+            Column("Entropy, predicted", "theorem 2: FAC less baseline, nats"),
+            Column("Entropy, measured", "FAC less baseline, nats"),
         ],
         rows,
         "theorems",
@@ -216,10 +272,3 @@ def theorems_table(summary: Summary) -> Table:
 
 def _reference(summary: Summary) -> str:
     return "the baseline" if summary.reference == BASELINE else "FAC"
-
-
-def _settled(entry: MethodSummary) -> Entry:
-    count = f"{len(entry.convergence)} of {len(entry.seeds)}"
-    if not entry.convergence:
-        return Entry(f"– ({count})")
-    return Entry(f"{show(entry.convergence_mean, 0)} ({count})", entry.convergence_mean)

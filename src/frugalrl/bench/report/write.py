@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from frugalrl.bench import measures
-from frugalrl.bench.aggregate import SMOOTHING, Summary, summarize
+from frugalrl.bench.aggregate import Summary, summarize
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report.drawing import FORMATS, render
 from frugalrl.bench.report.figure import Figure
@@ -29,6 +28,8 @@ _DRAWING = re.compile(rf"figures/[a-z0-9-]+\.({'|'.join(FORMATS)})")
 _MEASURES = (
     "reward",
     "control_cost",
+    "paper_reward",
+    "paper_control_cost",
     "random_reward",
     "size",
     "offered",
@@ -126,8 +127,8 @@ def _runs(runs: tuple[Result, ...]) -> str:
     table = csv.writer(file, lineterminator="\n")
     table.writerow(names)
     for result in runs:
-        cell, point = result.run, measures.convergence_point(*result.curve, window=SMOOTHING)
+        run, point = result.run, result.convergence
         measured = [result.done.get(name) for name in _MEASURES]
-        head = [cell.env, cell.algo, cell.method, cell.seed, cell.steps]
+        head = [run.env, run.algo, run.method, run.seed, run.steps]
         table.writerow([*head, *measured, point, result.done.get("commit")])
     return file.getvalue()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from frugalrl.replay.buffer import ReplayBuffer
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+_WARMUP_STEPS = 10_000  # from which cells are made where the buffer has no filter
 _PARTS = 20  # of the run, in the picture of acceptance over time
 
 
@@ -48,7 +49,7 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         RunDirectoryError: the run has no buffer.
     """
-    from frugalrl.replay.contents import describe_contents, fit_partition
+    from frugalrl.bench.contents import cells_from, describe_contents
 
     directory = RunDirectory(path)
     buffer = load_buffer(path)
@@ -80,7 +81,8 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     if buffer.admission.name != "fac" or not getattr(partition, "is_fitted", False):
         if len(buffer) < observations.shape[1]:
             return found
-        partition = fit_partition(observations, stored.rewards, buffer.observation_space)
+        first = slice(_WARMUP_STEPS)
+        partition = cells_from(observations[first], stored.rewards[first], buffer.observation_space)
     batch = min(config.batch_size or 256, len(buffer))
     generator = np.random.default_rng(0)
     found["contents"] = describe_contents(

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from frugalrl.replay import theorems
+from frugalrl.bench import theorems
 
 
 def test_classes_share_cell_and_reward_bin() -> None:
