@@ -84,7 +84,7 @@ def test_version_is_the_installed_one():
     assert frugalrl.__version__ == metadata.version("frugalrl")
 
 
-ORDER = ["admission", "replay", "agents", "training", "bench", "commands"]
+ORDER = ["admission", "replay", "agents", "training", "bench", "distributed", "commands"]
 
 
 def test_imports_point_one_way():

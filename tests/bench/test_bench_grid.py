@@ -16,7 +16,7 @@ from bench_made_up import made_up_suite
 
 from frugalrl.bench import live
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.grid import Grid, Job
+from frugalrl.bench.grid import Grid, Job, LocalProcesses
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
 from frugalrl.files import read_json
@@ -40,7 +40,7 @@ class Lines:
 def make_grid(root: Path, *methods: str, seeds: int = 1, jobs: int = 2, steps: int = 2_000) -> Grid:
     suite = made_up_suite(methods=methods, seeds=seeds)
     suite = replace(suite, tasks=tuple(replace(task, steps=steps) for task in suite.tasks))
-    grid = Grid(root, expand(suite), jobs=jobs, worker=FAKE)
+    grid = Grid(root, expand(suite), jobs=jobs, backend=LocalProcesses(worker=FAKE))
     grid.prepare({"suite": "test"})
     return grid
 

@@ -201,6 +201,18 @@ class Agent:
         """Scale the environment's actions (..., a) to [-1, 1]."""
         return self._scale.to_unit(actions)
 
+    def actor_parameters(self) -> Floats:
+        """Copy what ``act`` needs: the actor's flat vector, gSDE's deviations included."""
+        return np.array(self._learner.actor(), np.float32)
+
+    def act_with(self, parameters: Floats) -> None:
+        """Act with these parameters from now on; for agents that never update themselves."""
+        if parameters.shape != self._policy.parameters.shape:
+            raise ValueError(
+                f"parameters has shape {parameters.shape}, not {self._policy.parameters.shape}"
+            )
+        self._policy.set_parameters(parameters)
+
     def rollout_started(self) -> None:
         """Begin a block of steps between two updates: gSDE draws new exploration matrices."""
         self._rollout_steps = 0

@@ -7,7 +7,8 @@ import webbrowser
 from pathlib import Path
 
 from frugalrl.bench import origin
-from frugalrl.bench.grid import Grid
+from frugalrl.bench.errors import BenchError
+from frugalrl.bench.grid import Backend, Grid, LocalProcesses
 from frugalrl.bench.live import open_view
 from frugalrl.bench.plan import checked_runs, describe_runs, estimate_line
 from frugalrl.bench.report.write import write_report
@@ -24,8 +25,20 @@ def execute(
     keep_buffers: bool = False,
     open_report: bool = False,
     command: str = "",
+    backend: Backend | None = None,
 ) -> int:
     """Run a suite and write its report.
+
+    Args:
+        suite: What to run.
+        out: Results directory.
+        scale: Multiplies the length of every run.
+        jobs: Runs at a time on this machine; another backend is given all at once.
+        dry_run: Only list the runs and estimate their time.
+        keep_buffers: Keep each run's final buffer.
+        open_report: Open the report in the browser.
+        command: What the user typed.
+        backend: What starts the runs; None: processes of this machine.
 
     Returns:
         An exit code: 0, 1 if a run failed, 128 plus the signal's number if one stopped it.
@@ -34,22 +47,26 @@ def execute(
     for note in notes:
         print(f"note: {note}")
     runs = checked_runs(suite, scale)
-    grid = Grid(out, runs, jobs=jobs, keep_buffers=keep_buffers)
+    if jobs < 1:
+        raise BenchError(f"jobs={jobs} must be at least 1")
     if dry_run:
         print("\n".join(describe_runs(runs)), flush=True)
         print(estimate_line(runs, jobs, lambda line: print(line, flush=True)))
         return 0
-    grid.prepare(
-        {
-            "suite": suite.name,
-            "command": command,
-            "made": time.strftime("%Y-%m-%d"),
-            "commit": origin.commit(),
-            "machine": origin.machine(),
-        }
-    )
-    with open_view(grid.jobs) as view:
-        stopped = grid.run(view)
+    at_a_time = jobs if backend is None else len(runs)
+    with backend or LocalProcesses(keep_buffers=keep_buffers) as starts:
+        grid = Grid(out, runs, jobs=at_a_time, backend=starts)
+        grid.prepare(
+            {
+                "suite": suite.name,
+                "command": command,
+                "made": time.strftime("%Y-%m-%d"),
+                "commit": origin.commit(),
+                "machine": origin.machine(),
+            }
+        )
+        with open_view(grid.jobs) as view:
+            stopped = grid.run(view)
     states = [job.state for job in grid.jobs]
     if stopped is not None:
         print(

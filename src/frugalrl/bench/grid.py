@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from frugalrl.bench.runs import (
 )
 from frugalrl.files import DirectoryLock, read_json, write_json
 
+OUTPUT_FILE = "output.log"
 _POLL = 0.2
 _MOST_SIZES = 500
 # What keeps a run to one thread, whatever it imports.
@@ -52,13 +53,12 @@ class Job:
     state: str = "waiting"
     """`waiting`, `running`, `done`, `failed` or `blocked` (the run that it needs failed)."""
     detail: str = ""
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     core: int = -1
     started: float = 0.0
     seconds: float = 0.0
     derived: dict[str, Any] = field(default_factory=dict)
     told_to_stop: bool = False
-    _log: IO[bytes] | None = None
 
     @property
     def metrics_file(self) -> Path:
@@ -76,15 +76,83 @@ class View(Protocol):
         """Show a line that stays."""
 
 
+class Process(Protocol):
+    """A run under way, here or elsewhere."""
+
+    def poll(self) -> int | None:
+        """Give the exit code, None while the run goes on."""
+
+    def wait(self) -> int:
+        """Wait for the exit code."""
+
+    def terminate(self) -> None:
+        """Ask the run to save and stop."""
+
+    def kill(self) -> None:
+        """End the run at once."""
+
+
+class Backend(Protocol):
+    """Starts runs. A context: what it needs is there between its beginning and its end."""
+
+    def __enter__(self) -> Any:
+        """Get ready, before the results directory is looked at."""
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of everything."""
+
+    def start(self, run: Run, directory: Path, core: int) -> Process:
+        """Start the run that a directory describes; `core` counts those at a time from 0."""
+
+
+class LocalProcesses:
+    """Starts runs as processes of this machine.
+
+    Args:
+        keep_buffers: Keep each run's final buffer, which can be large.
+        worker: Command that brings one run to its end.
+    """
+
+    def __init__(
+        self,
+        *,
+        keep_buffers: bool = False,
+        worker: Sequence[str] = (sys.executable, "-m", "frugalrl.bench.worker"),
+    ) -> None:
+        self._keep_buffers = keep_buffers
+        self._worker = list(worker)
+
+    def __enter__(self) -> LocalProcesses:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to let go of: the grid has waited for its processes."""
+
+    def start(self, run: Run, directory: Path, core: int) -> subprocess.Popen[bytes]:
+        """Start a run on one core, with one thread."""
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        pinned = cores[core % len(cores)] if cores else -1
+        words = [str(directory), str(pinned), str(int(self._keep_buffers)), str(os.getpid())]
+        with (directory / OUTPUT_FILE).open("ab") as log:
+            return subprocess.Popen(
+                [*self._worker, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **SINGLE_THREAD},
+                # Its own group: Ctrl-C reaches the grid alone, which passes it on once.
+                start_new_session=True,
+            )
+
+
 class Grid:
     """A results directory and the jobs that fill it.
 
     Args:
         root: The results directory, new or of the same grid.
         runs: What to run.
-        jobs: Processes at a time.
-        keep_buffers: Keep each run's final buffer, which can be large.
-        worker: Command that brings one run to its end.
+        jobs: Runs at a time.
+        backend: What starts them; None: processes of this machine.
     """
 
     def __init__(
@@ -93,16 +161,14 @@ class Grid:
         runs: Sequence[Run],
         *,
         jobs: int = 1,
-        keep_buffers: bool = False,
-        worker: Sequence[str] = (sys.executable, "-m", "frugalrl.bench.worker"),
+        backend: Backend | None = None,
     ) -> None:
         if jobs < 1:
             raise BenchError(f"jobs={jobs} must be at least 1")
         self.root = Path(root)
         self.jobs = [Job(run, self.root / run.path) for run in runs]
         self._limit = jobs
-        self._keep_buffers = keep_buffers
-        self._worker = list(worker)
+        self._backend = LocalProcesses() if backend is None else backend
         self._lock = DirectoryLock(self.root)
         self._stop: int | None = None
 
@@ -217,19 +283,7 @@ class Grid:
             {**job.run.to_json(), "fingerprint": job.run.fingerprint, "derived": job.derived},
         )
         resumed = (job.directory / RUN_DIRECTORY).is_dir()
-        job._log = (job.directory / "output.log").open("ab")
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        pinned = cores[core % len(cores)] if cores else -1
-        words = [str(job.directory), str(pinned), str(int(self._keep_buffers)), str(os.getpid())]
-        job.process = subprocess.Popen(
-            [*self._worker, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=job._log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **SINGLE_THREAD},
-            # Its own group: Ctrl-C reaches the grid alone, which passes it on once.
-            start_new_session=True,
-        )
+        job.process = self._backend.start(job.run, job.directory, core)
         job.core, job.state, job.started = core, "running", time.monotonic()
         view.tell(f"{'resumed' if resumed else 'started'}  {job.run.name}")
 
@@ -251,8 +305,6 @@ class Grid:
         code = job.process.wait()
         job.process = None
         job.seconds = time.monotonic() - job.started
-        if job._log is not None:
-            job._log.close()
         done = read_json(job.directory / DONE_FILE)
         if code == 0 and done is not None:
             job.state = "done"
@@ -268,7 +320,7 @@ class Grid:
         error = job.directory / ERROR_FILE
         if not error.is_file():
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            log = (job.directory / "output.log").read_text(encoding="utf-8", errors="replace")
+            log = (job.directory / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace")
             text = f"The process ended with {how}. Its last words:\n{log[-4000:]}"
             error.write_text(text, encoding="utf-8")
         return error.read_text(encoding="utf-8", errors="replace")

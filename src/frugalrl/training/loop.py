@@ -174,10 +174,14 @@ class TrainingLoop:
 
     def _learn(self, taken: int) -> None:
         """Do the updates of a round of so many steps."""
+        self._update(self._pieces(self._updates_after(taken)))
+
+    def _update(self, pieces: list[int]) -> None:
+        """Do so many updates in one call, so many in the next, and so on."""
         if not len(self.buffer):
             return
         self._results = []
-        for count in self._pieces(self._updates_after(taken)):
+        for count in pieces:
             batch = self.buffer.sample(self._batch_size, batches=count)
             result = self.agent.update(batch, 1.0 - self.env_steps / self._steps)
             if self._prioritized:
@@ -194,15 +198,8 @@ class TrainingLoop:
         return max(1, self._gradient_steps * taken // self._round_steps)
 
     def _pieces(self, count: int) -> list[int]:
-        """Divide the updates of an episode, whose number varies, into few different sizes.
-
-        Every size is compiled (by JAX) and kept room for once.
-        """
-        if self._round_steps is not None:
-            return [count]
-        whole, rest = divmod(count, _LARGEST_PIECE)
-        powers = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
-        return [_LARGEST_PIECE] * whole + powers
+        """Divide the updates of an episode, whose number varies; those of a round are one piece."""
+        return [count] if self._round_steps is not None else pieces(count)
 
     def losses(self) -> dict[str, float]:
         """Give the last round's losses, means over its updates; empty before the first."""
@@ -289,6 +286,16 @@ class TrainingLoop:
         self.agent.episode_ended(anew)
         self._acting = _finite(self._observations)
         return [row.problem for row in restored if row.problem is not None]
+
+
+def pieces(count: int) -> list[int]:
+    """Divide a number of updates that varies into few different sizes.
+
+    Every size is compiled (by JAX) and kept room for once.
+    """
+    whole, rest = divmod(count, _LARGEST_PIECE)
+    powers = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
+    return [_LARGEST_PIECE] * whole + powers
 
 
 def _finite(observations: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
@@ -26,6 +27,7 @@ from frugalrl.training.threads import limit_threads
 
 if TYPE_CHECKING:
     from frugalrl.admission.protocol import AdmissionFilter
+    from frugalrl.training.session import Session
 
 Say = Callable[[str], None]
 
@@ -33,6 +35,31 @@ _FRESH = (
     "this environment's state can be neither read nor reproduced: a resumed run begins a new "
     "episode and differs from one that was not interrupted"
 )
+
+
+class Place:
+    """Where a run's steps are taken: in this process, or as a subclass says."""
+
+    about: Mapping[str, Any] = MappingProxyType({})
+    """What config.json says of it."""
+
+    def session(self, *arguments: Any) -> Session:
+        """Make the session, with `Session`'s arguments."""
+        from frugalrl.training.session import Session
+
+        return Session(*arguments)
+
+    def check(self, content: Mapping[str, Any]) -> None:
+        """Refuse to resume a run, known by its config.json, that was not made here.
+
+        Raises:
+            RunDirectoryError: its steps were taken elsewhere.
+        """
+        if "actors" in content:
+            raise RunDirectoryError(
+                "this run's steps were taken by actors: resume it with `frugalrl train --resume` "
+                "or frugalrl.distributed.resume"
+            )
 
 
 class Seeds(NamedTuple):
@@ -51,7 +78,11 @@ class Seeds(NamedTuple):
 
 
 def train(
-    config: TrainConfig, *, progress: bool | None = None, say: Say | None = None
+    config: TrainConfig,
+    *,
+    progress: bool | None = None,
+    say: Say | None = None,
+    place: Place | None = None,
 ) -> TrainResult:
     """Train as configured.
 
@@ -59,6 +90,7 @@ def train(
         config: what to do.
         progress: whether to show a live line; None: when the error stream is a terminal.
         say: takes lines for the user, such as the resolved configuration; None: nobody does.
+        place: where steps are taken, if not here.
 
     Returns:
         The finished run.
@@ -68,8 +100,7 @@ def train(
         TrainingInterrupted: SIGINT or SIGTERM arrived; what can be resumed was saved.
         TrainingError: the run had to stop.
     """
-    from frugalrl.training.session import Session
-
+    place = Place() if place is None else place
     factory = find_environment(config.env, config.environment_arguments())
     resolved = resolve(config)
     config = resolved.config
@@ -86,14 +117,14 @@ def train(
     resolved = _with_filter(resolved, buffer.admission)
     config = resolved.config
     if directory is None:
-        return Session(config, factory, "fresh", None, progress, say).run(buffer, seeds)
+        return place.session(config, factory, "fresh", None, progress, say).run(buffer, seeds)
     method = env_state.choose_method(factory)
     if method == "fresh":
         resolved.notes.append(_FRESH)
     with directory:
         about = {"origins": resolved.origins, "environment_state": method, "notes": resolved.notes}
-        directory.create(config, about)
-        session = Session(config, factory, method, directory, progress, say)
+        directory.create(config, {**about, **place.about})
+        session = place.session(config, factory, method, directory, progress, say)
         for line in configuration_lines(resolved):
             session.say(line)
         return session.run(buffer, seeds)
@@ -105,6 +136,7 @@ def resume(
     progress: bool | None = None,
     say: Say | None = None,
     admission: Any = None,
+    place: Place | None = None,
 ) -> TrainResult:
     """Go on with a run that was interrupted; it ends with the bits of one that was not.
 
@@ -113,13 +145,13 @@ def resume(
         progress: as for `train`.
         say: as for `train`.
         admission: the filter, where the run was given one of your own: a fresh instance.
+        place: where steps are taken, as for `train`.
 
     Raises:
         RunDirectoryError: there is no run, it is finished, or another process is at it.
         TrainingError: no checkpoint can be read, or the run had to stop.
     """
-    from frugalrl.training.session import Session
-
+    place = Place() if place is None else place
     directory = RunDirectory(path)
     directory.check_is_run()
     with directory:
@@ -127,6 +159,7 @@ def resume(
         config, content = directory.read_config()
         if directory.finished:
             raise RunDirectoryError(f"{str(directory.path)!r} is finished: nothing to resume")
+        place.check(content)
         config = dataclasses.replace(config, out=directory.path)
         config = _with_admission(config, admission)
         limit_threads(config.threads)
@@ -134,7 +167,7 @@ def resume(
         factory = find_environment(config.env, config.environment_arguments())
         method = content["environment_state"]
         seeds = Seeds.draw(config.seed, config.envs)
-        session = Session(config, factory, method, directory, progress, say)
+        session = place.session(config, factory, method, directory, progress, say)
         found = CheckpointStore(directory.checkpoints, config.keep_checkpoints).newest(tidy=True)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")

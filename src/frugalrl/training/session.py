@@ -26,7 +26,7 @@ from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory
 from frugalrl.training.signals import InterruptGuard
 from frugalrl.training.threads import blas_threads
-from frugalrl.training.vector import make_group
+from frugalrl.training.vector import EnvironmentGroup, make_group
 
 # A due checkpoint waits while the last one took more than this share of the time since then.
 _CHECKPOINT_SHARE = 0.05
@@ -103,14 +103,12 @@ class Session:
 
         config = self.config
         with blas_threads(config.threads), self._guard, self._progress:
-            group = make_group(
-                self.factory, config.envs, config.workers, self.method, config.worker_timeout
-            )
+            group = self._make_group()
             try:
                 spaces = (group.observation_space, group.action_space)
                 agent_seed = 0 if seeds is None else seeds.agent
                 agent = make_agent(agent_settings(config), *spaces, agent_seed, config.envs)
-                self._loop = TrainingLoop(config, group, agent, buffer)
+                self._loop = self._make_loop(group, agent, buffer)
                 if state is None:
                     self._loop.begin(seeds.environments)
                 else:
@@ -126,6 +124,15 @@ class Session:
                 raise self._disk_full(error) from error
             finally:
                 group.close()
+
+    def _make_group(self) -> EnvironmentGroup:
+        config = self.config
+        return make_group(
+            self.factory, config.envs, config.workers, self.method, config.worker_timeout
+        )
+
+    def _make_loop(self, group: EnvironmentGroup, agent: Any, buffer: Any) -> TrainingLoop:
+        return TrainingLoop(self.config, group, agent, buffer)
 
     def _train(self) -> TrainResult:
         loop, steps = self._loop, self.config.steps

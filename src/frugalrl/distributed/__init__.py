@@ -1,0 +1,1 @@
+"""Beyond one machine, by Ray: grids as tasks, rollouts as actors. Nothing else imports Ray."""

@@ -1,0 +1,199 @@
+"""A Ray on this machine, or a cluster somewhere: connecting, and what its nodes must have."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from frugalrl.training.errors import ConfigError
+
+INSTALL = 'pip install "frugalrl[ray,train]"'
+CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
+_OBJECT_STORE = 200_000_000
+_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+# What can change a result; Ray and Python are compared by Ray itself.
+_PACKAGES = ("gymnasium", "jax", "mujoco", "numba", "numpy", "scipy")
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_HTTP2_SETTINGS = 4
+
+
+@contextlib.contextmanager
+def connected(address: str | None, *, cpus: int | None = None) -> Iterator[Any]:
+    """Give the `ray` module, connected; a connection that the caller has is used and stays.
+
+    Args:
+        address: of a running cluster, host:port or auto; None: a Ray of our own on this machine,
+            which only this machine can reach and which ends with the block.
+        cpus: processors that a Ray of our own offers, at the least those there are.
+
+    Raises:
+        ConfigError: Ray is not installed, or the cluster cannot be reached or used.
+    """
+    ray = _import_ray(local=address is None)
+    if ray.is_initialized():
+        yield ray
+        return
+    if address is None:
+        most = max(cpus or 1, os.cpu_count() or 1)
+        _connect(ray, None, num_cpus=most, object_store_memory=_OBJECT_STORE)
+    else:
+        if address != "auto":
+            check_reachable(address)
+        _connect(ray, address)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _import_ray(*, local: bool) -> Any:
+    """Import Ray with its settings: they are read once."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if local and "ray" not in sys.modules:
+        # Ray's own name for: this node is reached by loopback alone, and listens nowhere else.
+        os.environ.setdefault(_LOOPBACK, "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(f"this needs Ray, which is not installed ({error}): {INSTALL}") from None
+    return ray
+
+
+def _connect(ray: Any, address: str | None, **own: Any) -> None:
+    if address is None:
+        own |= {"address": "local", "include_dashboard": False}
+    else:
+        own |= {"address": address}
+    try:
+        ray.init(**own, log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        what = "Ray cannot be started here" if address is None else f"address={address!r}"
+        raise ConfigError(f"{what}: {str(error).strip()}") from error
+
+
+def check_reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
+    """Find out whether a cluster's head answers; Ray itself would try for minutes.
+
+    Raises:
+        ConfigError: it does not, within so many seconds.
+    """
+    host, colon, port = address.rpartition(":")
+    if "://" in address or not colon or not port.isdigit() or not host:
+        raise ConfigError(
+            f"address={address!r} is neither auto nor host:port of a cluster's head node; a Ray "
+            "client (ray://) cannot be used: start the command on a node of the cluster, or with "
+            "`ray job submit`"
+        )
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as line:
+            if os.environ.get("RAY_USE_TLS", "0") in ("", "0"):
+                line.sendall(_HTTP2_HELLO)
+                answer = line.recv(4)
+                if len(answer) < 4 or answer[3] != _HTTP2_SETTINGS:
+                    raise OSError("something answers there, but it is not Ray")
+    except (OSError, OverflowError) as error:
+        reason = f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else error
+        raise ConfigError(
+            f"address={address!r} cannot be reached: {reason}. Is it the host and port that "
+            "`ray start --head` has printed?"
+        ) from None
+
+
+def check_nodes(ray: Any, storage: str | None = None) -> None:
+    """Ask every node for its versions, and whether it can write to storage.
+
+    Raises:
+        ConfigError: a node lacks this package, has other versions, or cannot write.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    ask = ray.remote(num_cpus=0, max_retries=0)(describe_node)
+    mine = versions()
+    asked = {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            reference = ask.options(scheduling_strategy=there).remote(storage)
+            asked[reference] = node["NodeManagerAddress"]
+    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+    for reference in answered:
+        try:
+            theirs, problem = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            raise ConfigError(
+                f"node {asked[reference]} cannot run this package ({_last_line(error)}); every "
+                f"node needs it: {INSTALL}"
+            ) from None
+        refuse_other_versions(mine, theirs, asked[reference])
+        if problem:
+            raise ConfigError(f"node {asked[reference]}: {problem}")
+    if silent:
+        names = ", ".join(asked[reference] for reference in silent)
+        raise ConfigError(f"no answer from {names} within {_ANSWER_SECONDS:g} s")
+
+
+def describe_node(storage: str | None) -> tuple[dict[str, str], str]:
+    """Say which versions this node has, and what keeps it from writing to storage."""
+    if storage is None:
+        return versions(), ""
+    from frugalrl.distributed.storage import Storage
+
+    try:
+        Storage(storage).check_writable()
+    except ConfigError as error:
+        return versions(), str(error)
+    return versions(), ""
+
+
+def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: str) -> None:
+    """Raise if a node would compute with other code than this one.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    differ = [name for name in mine if mine[name] != theirs.get(name)]
+    if differ:
+        parts = [f"{name} {theirs.get(name) or 'none'}, here {mine[name]}" for name in differ]
+        raise ConfigError(
+            f"versions differ between nodes: {node} has {'; '.join(parts)}. Install the same on "
+            "all nodes"
+        )
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Give the versions that decide a result; of this package also a digest of its sources."""
+    found = {"python": platform.python_version(), "frugalrl": _version("frugalrl")}
+    found["frugalrl's sources"] = _digest()
+    return found | {name: _version(name) for name in _PACKAGES}
+
+
+def _digest() -> str:
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,276 @@
+"""The actors as the learner sees them: asks out, fragments in, the dead started again."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from frugalrl.distributed.fragments import Fragment
+from frugalrl.distributed.rollout import Rollout
+from frugalrl.training.config import TrainConfig
+from frugalrl.training.env_state import Restored
+from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+
+    from frugalrl.training.environments import EnvironmentFactory
+
+START_SECONDS = 60.0
+_MOST_FAILURES = 5  # in a row, of one actor
+_PAUSE = 0.2  # seconds before an actor that died is asked again, doubled each time
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorSettings:
+    """How a run is divided between actors and the learner."""
+
+    actors: int
+    """Processes that step environments, on one processor each."""
+    edge_filter: bool = False
+    """Let actors keep back what the learner's filter would not keep."""
+    fragment_steps: int = 64
+    """Environment steps of a fragment, all environments of the actor together."""
+    in_flight: int = 2
+    """Fragments of one actor that were asked for and not taken, at most."""
+    publish_updates: int = 32
+    """Updates after which the weights are published anew."""
+
+
+@dataclasses.dataclass
+class Measures:
+    """What a run with actors says of itself beside what every run does."""
+
+    fragments: int = 0
+    """Admitted."""
+    duplicates: int = 0
+    """Came again and were refused."""
+    lost: int = 0
+    """Asked for and never came; they are asked for again."""
+    restarts: int = 0
+    """Actors that died, or hung and were killed."""
+    bytes_received: int = 0
+    """Arrays of the fragments."""
+    bytes_published: int = 0
+    """Weights and filters, once for each host with actors."""
+    publications: int = 0
+    """How often weights were published."""
+    withheld: int = 0
+    """Transitions that actors kept back."""
+    updates_behind: int = 0
+    """Updates between the weights that acted and the learner's, summed over fragments."""
+    actor_seconds: float = 0.0
+    """Time that actors took for their steps, summed over fragments."""
+    idle_seconds: float = 0.0
+    """Time in which the learner waited for fragments."""
+
+
+class Ask(NamedTuple):
+    """A fragment that was asked for."""
+
+    actor: int
+    sequence: int
+    steps: int
+
+
+@dataclasses.dataclass
+class _Standing:
+    """How one actor stands."""
+
+    handle: Any
+    waiting: int = 0
+    """Fragments asked of it that have not come."""
+    lost: list[int] = dataclasses.field(default_factory=list)
+    """Numbers of fragments to ask for again."""
+    failures: int = 0
+    """Deaths since its last fragment."""
+    not_before: float = 0.0
+    """When it may be asked again."""
+    heard: float = 0.0
+    """When it last answered, or was asked with nothing else to do."""
+
+
+class Fleet:
+    """Actors on Ray, in the place of a run's environments.
+
+    Args:
+        ray: the module, connected.
+        config: of the run, resolved; each actor steps `envs` environments.
+        factory: makes the environments.
+        actors: how many.
+
+    Raises:
+        ConfigError: there are not so many processors, or the actors did not start in time.
+    """
+
+    def __init__(
+        self, ray: Any, config: TrainConfig, factory: EnvironmentFactory, actors: int
+    ) -> None:
+        check_room(ray, actors)
+        environment = factory.make()
+        self.count = config.envs
+        self.observation_space = cast("spaces.Box", environment.observation_space)
+        self.action_space = cast("spaces.Box", environment.action_space)
+        environment.close()
+        self.measures = Measures()
+        self.waiting_steps = 0
+        """Steps that were asked for and have not come."""
+        self._ray = ray
+        self._patience = config.worker_timeout
+        # The filter is the learner's; one of the user's own may not even be sendable.
+        lean = dataclasses.replace(config, admission="none", out=None)
+        make = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=0)(Rollout)
+        self._actors = [_Standing(make.remote(i, lean, factory)) for i in range(actors)]
+        self._asked: dict[Any, Ask] = {}
+        self._ready: deque[Any] = deque()
+        self.hosts = self._wait_for_all()
+        """Hosts that have actors."""
+
+    def put(self, value: Any) -> Any:
+        """Make a value reachable for actors; gives what stands for it in `ask`."""
+        return self._ray.put(value)
+
+    def can_ask(self, actor: int, most: int) -> bool:
+        """Whether an actor may be asked for one more fragment, with `most` of them under way."""
+        standing = self._actors[actor]
+        return standing.waiting < most and time.monotonic() >= standing.not_before
+
+    def lost_sequence(self, actor: int) -> int | None:
+        """Give the number of a fragment that an actor never answered with, to be asked again."""
+        lost = self._actors[actor].lost
+        return lost.pop(0) if lost else None
+
+    def lose(self, actor: int, sequences: list[int]) -> None:
+        """Note numbers of fragments to ask an actor for again."""
+        standing = self._actors[actor]
+        standing.lost = sorted([*standing.lost, *sequences])
+
+    def ask(self, ask: Ask, version: int, weights: Any, **how: Any) -> None:
+        """Ask an actor for a fragment; see `Rollout.collect`."""
+        standing = self._actors[ask.actor]
+        if not standing.waiting:
+            standing.heard = time.monotonic()
+        reference = standing.handle.collect.remote(ask.sequence, ask.steps, version, weights, **how)
+        self._asked[reference] = ask
+        standing.waiting += 1
+        self.waiting_steps += ask.steps
+
+    def take(self, seconds: float) -> Fragment | None:
+        """Give the next fragment that has come, waiting for so long at most.
+
+        Raises:
+            BrokenEnvironmentError: an environment raised an error, or an actor keeps dying.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            while self._ready:
+                fragment = self._receive(self._ready.popleft())
+                if fragment is not None:
+                    return fragment
+            self._kill_the_silent()
+            left = deadline - time.monotonic()
+            pending = list(self._asked)
+            if pending:
+                # All that is there in one call, or else the first that comes.
+                ready, _ = self._ray.wait(pending, num_returns=len(pending), timeout=0)
+                if not ready and left > 0.0:
+                    ready, _ = self._ray.wait(pending, num_returns=1, timeout=left)
+                self._ready.extend(ready)
+            elif left > 0.0:
+                time.sleep(left)
+            if not self._ready and time.monotonic() >= deadline:
+                return None
+
+    def _receive(self, reference: Any) -> Fragment | None:
+        ask = self._asked.pop(reference)
+        standing = self._actors[ask.actor]
+        standing.waiting -= 1
+        standing.heard = time.monotonic()
+        self.waiting_steps -= ask.steps
+        try:
+            fragment: Fragment = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise BrokenEnvironmentError(f"actor {ask.actor} raised:\n{error}") from None
+        except self._ray.exceptions.RayError as error:
+            self._mourn(ask, error)
+            return None
+        standing.failures = 0
+        return fragment
+
+    def _mourn(self, ask: Ask, error: Exception) -> None:
+        """Write a fragment off; Ray starts the actor again."""
+        standing = self._actors[ask.actor]
+        self.measures.lost += 1
+        self.lose(ask.actor, [ask.sequence])
+        if time.monotonic() < standing.not_before:
+            return  # of the same death as another
+        self.measures.restarts += 1
+        standing.failures += 1
+        standing.not_before = time.monotonic() + _PAUSE * 2.0 ** (standing.failures - 1)
+        if standing.failures >= _MOST_FAILURES:
+            raise BrokenEnvironmentError(
+                f"actor {ask.actor} died {standing.failures} times in a row; the last time: "
+                f"{str(error).strip()}"
+            )
+
+    def _kill_the_silent(self) -> None:
+        """Kill actors that hang; Ray starts them again, and what they were asked for is lost."""
+        now = time.monotonic()
+        for standing in self._actors:
+            if standing.waiting and now - standing.heard > self._patience:
+                standing.heard = now
+                self._ray.kill(standing.handle, no_restart=False)
+
+    def whereabouts(self) -> list[tuple[str, int]]:
+        """Give the host and the process of every actor."""
+        found = self._ray.get([a.handle.whereabouts.remote() for a in self._actors])
+        return cast("list[tuple[str, int]]", found)
+
+    def capture(self) -> list[Any]:
+        """Give nothing: the environments' states stay with the actors."""
+        return []
+
+    def restore(self, states: list[Any], seeds: list[int]) -> list[Restored]:
+        """Take nothing: actors begin new episodes."""
+        return [Restored(None, None)] * self.count
+
+    def close(self) -> None:
+        """End the actors."""
+        for standing in self._actors:
+            self._ray.kill(standing.handle, no_restart=True)
+        self._asked.clear()
+        self._ready.clear()
+
+    def _wait_for_all(self) -> int:
+        """Wait until every actor has started; gives on how many hosts."""
+        hello = [standing.handle.whereabouts.remote() for standing in self._actors]
+        there, missing = self._ray.wait(hello, num_returns=len(hello), timeout=START_SECONDS)
+        try:
+            hosts = {host for host, _ in self._ray.get(there)}
+        except self._ray.exceptions.RayError as error:
+            self.close()
+            raise ConfigError(f"an actor cannot be started: {error}") from None
+        if missing:
+            free = self._ray.available_resources().get("CPU", 0.0)
+            self.close()
+            raise ConfigError(
+                f"actors={len(hello)}, but only {len(there)} started within {START_SECONDS:g} s: "
+                f"the cluster has {free:g} processors free; is another job on it?"
+            )
+        return len(hosts)
+
+
+def check_room(ray: Any, actors: int) -> None:
+    """Refuse more actors than the cluster has processors: Ray would wait for them for ever.
+
+    Raises:
+        ConfigError: saying how many there are.
+    """
+    there = int(ray.cluster_resources().get("CPU", 0.0))
+    if actors > there:
+        raise ConfigError(
+            f"actors={actors} need a processor each, but the cluster has {there}; use at most "
+            f"--actors {there}, or add nodes"
+        )

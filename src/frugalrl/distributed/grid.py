@@ -1,0 +1,294 @@
+"""A grid's runs as Ray tasks: each works on some node and leaves its files in storage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from frugalrl.bench.grid import OUTPUT_FILE, SINGLE_THREAD
+from frugalrl.bench.results import GRID_FILE
+from frugalrl.bench.runs import ERROR_FILE, RUN_FILE, Run
+from frugalrl.distributed.cluster import (
+    check_nodes,
+    connected,
+    refuse_other_versions,
+    versions,
+)
+from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
+from frugalrl.files import write_text_atomically
+from frugalrl.training.errors import ConfigError, StorageError
+
+_WORKER = (sys.executable, "-m", "frugalrl.bench.worker")
+_RETRIES = 3
+_POLL = 0.2
+_PUSH_EVERY = 10.0  # seconds between copies of what has changed, where no checkpoint was written
+_SCRATCH = "frugalrl-run-"
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class WorkerKilledError(RuntimeError):
+    """A run's process was killed from outside; another may succeed from its last checkpoint."""
+
+
+class RayTasks:
+    """Starts the runs of a grid as Ray tasks.
+
+    Ray queues them, places them on nodes with a free processor, and starts those again whose
+    worker or node died; a run then goes on from its last checkpoint in storage.
+
+    Args:
+        out: the results directory on this machine.
+        address: of a cluster; None: a Ray of our own on this machine.
+        storage: where nodes leave results and checkpoints, a path or URL that all of them can
+            write; None: `out` itself, which they must all see.
+        keep_buffers: keep each run's final buffer.
+        gpus: share of a GPU that a run with the JAX engine gets.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        address: str | None = None,
+        storage: str | None = None,
+        keep_buffers: bool = False,
+        gpus: float = 0.0,
+    ) -> None:
+        if gpus < 0.0:
+            raise ConfigError(f"gpus={gpus} must not be negative")
+        self._out = out
+        self._storage = Storage(str(out.absolute()) if storage is None else storage)
+        self._is_remote = self._storage.local_path != Path(os.path.abspath(out))
+        self._address = address
+        self._keep_buffers = keep_buffers
+        self._gpus = gpus
+        self._exit = contextlib.ExitStack()
+        self._ray: Any = None
+
+    def __enter__(self) -> RayTasks:
+        self._ray = self._exit.enter_context(connected(self._address))
+        try:
+            check_nodes(self._ray, self._storage.url)
+            if self._is_remote:
+                # What earlier drivers have done, wherever they ran.
+                self._storage.fetch(self._out, self._is_news)
+        except BaseException:
+            self._exit.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def start(self, run: Run, directory: Path, core: int) -> RayRun:
+        """Hand one run to Ray; `core` has no meaning here."""
+        there = self._storage.at(directory.relative_to(self._out))
+        if self._is_remote:
+            self._storage.put(self._out / GRID_FILE, GRID_FILE)
+            # A run of another results directory may be in storage already, further than here.
+            if there.read(RUN_FILE) is None:
+                RunCopy(there, directory).put_all()
+            else:
+                there.put(directory / RUN_FILE, RUN_FILE)
+            there.delete(ERROR_FILE)
+        gpus = self._gpus if run.settings.get("engine") == "jax" else 0.0
+        task = self._ray.remote(
+            num_cpus=1,
+            num_gpus=gpus,
+            max_retries=_RETRIES,
+            retry_exceptions=[WorkerKilledError],
+        )(bring_to_end)
+        reference = task.options(name=run.name).remote(
+            there.url, keep_buffer=self._keep_buffers, gpu=gpus > 0.0, expected=versions()
+        )
+        return RayRun(self._ray, reference, there if self._is_remote else None, directory)
+
+    def _is_news(self, name: str, size: int) -> bool:
+        """Whether a file of a results directory is not here yet, or has changed."""
+        here = self._out / name
+        return _is_result(name) and not (here.is_file() and here.stat().st_size == size)
+
+
+class RayRun:
+    """A run on Ray, as the grid sees a process.
+
+    Args:
+        ray: the module.
+        reference: to the task's exit code.
+        storage: from which the run's files are fetched; None where they are written in place.
+        directory: where they belong.
+    """
+
+    def __init__(self, ray: Any, reference: Any, storage: Storage | None, directory: Path) -> None:
+        self._ray = ray
+        self._reference = reference
+        self._storage = storage
+        self._directory = directory
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Give the exit code, None while the run waits or works."""
+        if self._code is None and self._ray.wait([self._reference], timeout=0)[0]:
+            self._code = self._finish()
+        return self._code
+
+    def wait(self) -> int:
+        """Wait for the exit code."""
+        while self.poll() is None:
+            self._ray.wait([self._reference], timeout=_POLL)
+        assert self._code is not None
+        return self._code
+
+    def terminate(self) -> None:
+        """Ask the run to save and stop."""
+        self._ray.cancel(self._reference, force=False)
+
+    def kill(self) -> None:
+        """End the run at once."""
+        self._ray.cancel(self._reference, force=True)
+
+    def _finish(self) -> int:
+        errors = self._ray.exceptions
+        problem, code = "", 1
+        try:
+            code = int(self._ray.get(self._reference))
+        except errors.TaskCancelledError:
+            code = _TERMINATED
+        except errors.RayTaskError as error:
+            problem = f"{type(error.cause).__name__}: {error.cause}"
+        except errors.RayError as error:
+            problem = f"Ray gave the run up after {_RETRIES} retries: {error}"
+        if self._storage is not None:
+            try:
+                self._storage.fetch(self._directory, _is_result)
+            except Exception as error:
+                # Every file system has errors of its own.
+                problem, code = f"its files cannot be fetched from storage: {error!r}", 1
+        if problem:
+            write_text_atomically(self._directory / ERROR_FILE, f"{problem}\n")
+        return code
+
+
+def bring_to_end(
+    url: str, *, keep_buffer: bool, gpu: bool = False, expected: dict[str, str] | None = None
+) -> int:
+    """Bring a run to its end from wherever it is in storage; the body of a task.
+
+    The work is done by the process that the local backend would start, in a directory of this
+    node; its files are copied to storage after each checkpoint and at the end.
+
+    Returns:
+        The process's exit code.
+
+    Raises:
+        ConfigError: this node has other versions than the grid.
+        StorageError: the run is not in storage, or its files cannot be written there.
+        WorkerKilledError: the process was killed.
+    """
+    if expected is not None:
+        refuse_other_versions(expected, versions(), socket.gethostname())
+    with _scratch() as folder:
+        copy = RunCopy(Storage(url), folder)
+        names = copy.fetch()
+        if RUN_FILE not in names:
+            raise StorageError(
+                f"{socket.gethostname()} finds no {RUN_FILE} in {url}: all nodes must see the "
+                "same files; use --storage with a shared path or a URL such as s3://bucket/results"
+            )
+        environment = {**os.environ, **SINGLE_THREAD}
+        if gpu:
+            del environment["JAX_PLATFORMS"]
+        words = [str(folder), "-1", str(int(keep_buffer)), str(os.getpid())]
+        with (folder / OUTPUT_FILE).open("ab") as log:
+            process = subprocess.Popen(
+                [*_WORKER, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+            code = _accompany(process, copy)
+        if code < 0:
+            with contextlib.suppress(ClaimLostError, OSError):
+                copy.push()
+            raise WorkerKilledError(f"the run's process was ended by signal {-code}")
+        _push_at_last(copy.push_result if code == 0 else copy.push)
+    return code
+
+
+def _accompany(process: subprocess.Popen[bytes], copy: RunCopy) -> int:
+    """Copy to storage what the process writes, until it ends."""
+    pushed = time.monotonic()
+    try:
+        while process.poll() is None:
+            time.sleep(_POLL)
+            if copy.has_new_checkpoint or time.monotonic() - pushed > _PUSH_EVERY:
+                pushed = time.monotonic()
+                # What cannot be copied now is copied next time; only the end has to succeed.
+                with contextlib.suppress(OSError):
+                    copy.push()
+    except KeyboardInterrupt:
+        # The grid was told to stop. The process saves a checkpoint, which is copied like others.
+        process.terminate()
+        return process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process.returncode
+
+
+def _push_at_last(push: Callable[[], None], tries: int = 4) -> None:
+    """Copy the last state, patiently: without it the work was for nothing."""
+    for attempt in range(tries):
+        try:
+            push()
+            return
+        except ClaimLostError:
+            raise
+        except Exception as error:
+            # Every file system has errors of its own.
+            if attempt == tries - 1:
+                raise StorageError(f"the run's files cannot be written: {error!r}") from error
+            time.sleep(2.0**attempt)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """Give a directory of this process; what processes that were killed have left is deleted."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        owner = re.match(rf"{_SCRATCH}(\d+)-", left.name)
+        if owner is not None and not _is_alive(int(owner.group(1))):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_result(name: str, size: int = 0) -> bool:
+    """Whether a file is part of a results directory: a report needs it, or a user asked for it."""
+    return "/checkpoints/" not in name

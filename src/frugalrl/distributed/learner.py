@@ -1,0 +1,185 @@
+"""The learner: fragments in, admitted and stored; updates in proportion; weights out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from frugalrl.distributed.fleet import ActorSettings, Ask, Fleet
+from frugalrl.distributed.fragments import Fragment, Ledger
+from frugalrl.training.config import TrainConfig
+from frugalrl.training.loop import TrainingLoop, pieces
+
+if TYPE_CHECKING:
+    from frugalrl.agents.agent import Agent
+    from frugalrl.replay.buffer import ReplayBuffer
+
+_LOOK_UP = 0.2  # seconds between two looks at actors that have not answered
+
+
+class LearnerLoop(TrainingLoop):
+    """A run whose steps are taken elsewhere; saved and restored like one whose are not.
+
+    The learner takes whatever fragment has come, so it never waits for a slow actor. It asks an
+    actor for another only when it has taken one, so a slow learner holds all actors back. After
+    each fragment it does the updates that are due for its steps: `gradient_steps` for every
+    `train_freq` steps of `envs` environments, as in a run without actors.
+
+    Args:
+        config: resolved.
+        settings: how the run is divided.
+        fleet: the actors.
+        agent: learns.
+        buffer: keeps transitions.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        settings: ActorSettings,
+        fleet: Fleet,
+        agent: Agent,
+        buffer: ReplayBuffer,
+    ) -> None:
+        super().__init__(config, fleet, agent, buffer)  # type: ignore[arg-type]
+        self.measures = fleet.measures
+        self._settings = settings
+        self._fleet = fleet
+        self._ledger = Ledger(settings.actors)
+        self._left_over = 0  # steps of a round that has begun
+        self._weights: Any = None
+        self._version = -1
+        self._looked_up = 0.0
+
+    def begin(self, seeds: list[int]) -> None:
+        """Do nothing: actors begin by themselves when they are asked."""
+
+    @property
+    def round_steps(self) -> int:
+        """Steps of a fragment: duties come between two of them."""
+        return self._settings.fragment_steps
+
+    def measured(self) -> dict[str, Any]:
+        """Give what the run says of itself, as JSON values."""
+        steps, measures = max(1, self.env_steps), self.measures
+        seconds = max(self.train_seconds, 1e-9)
+        return {
+            "actors": self._settings.actors,
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "update_ratio_configured": self._configured_ratio(),
+            "update_ratio": self.updates / max(1, self.env_steps - self._learning_starts),
+            "steps_per_second": self.env_steps / seconds,
+            "learner_idle_share": measures.idle_seconds / seconds,
+            "bytes_per_step": measures.bytes_received / steps,
+            "updates_behind_mean": measures.updates_behind / max(1, measures.fragments),
+            **asdict(measures),
+        }
+
+    def _configured_ratio(self) -> float | None:
+        """Updates for each step as configured; None where it is so many for each episode."""
+        if self._gradient_steps < 0:
+            return 1.0
+        return None if self._round_steps is None else self._gradient_steps / self._round_steps
+
+    def advance(self, target: int, stop: Callable[[], bool]) -> None:
+        """Take fragments until `target` steps were taken; `stop` may end it after any of them."""
+        started = time.perf_counter()
+        try:
+            while self.env_steps < target and not stop():
+                if time.monotonic() - self._looked_up >= _LOOK_UP:
+                    self._looked_up = time.monotonic()
+                    self._ask(range(self._settings.actors))
+                waited = time.perf_counter()
+                fragment = self._fleet.take(_LOOK_UP)
+                self.measures.idle_seconds += time.perf_counter() - waited
+                if fragment is not None:
+                    self._ask([fragment.actor])
+                    self._admit(fragment)
+        finally:
+            self.train_seconds += time.perf_counter() - started
+
+    def _ask(self, actors: Iterable[int]) -> None:
+        """Ask actors for as many fragments as they may have under way."""
+        settings, fleet = self._settings, self._fleet
+        for actor in actors:
+            while fleet.can_ask(actor, settings.in_flight):
+                before = self.env_steps + fleet.waiting_steps
+                steps = min(settings.fragment_steps, self._steps - before)
+                if steps <= 0:
+                    return
+                sequence = fleet.lost_sequence(actor)
+                if sequence is None:
+                    sequence = self._ledger.number(actor)
+                if self._weights is None or (
+                    self.updates - self._version >= settings.publish_updates
+                ):
+                    self._publish()
+                random = before < self._learning_starts
+                fleet.ask(Ask(actor, sequence, steps), self._version, self._weights, random=random)
+
+    def _publish(self) -> None:
+        weights = self.agent.actor_parameters()
+        self._weights, self._version = self._fleet.put(weights), self.updates
+        self.measures.publications += 1
+        self.measures.bytes_published += weights.nbytes * self._fleet.hosts
+
+    def _admit(self, fragment: Fragment) -> None:
+        """Offer a fragment's transitions to the buffer, once, and do the updates due for them."""
+        measures = self.measures
+        if not self._ledger.admit(fragment.actor, fragment.sequence):
+            measures.duplicates += 1
+            return
+        measures.fragments += 1
+        measures.bytes_received += fragment.nbytes
+        measures.withheld += fragment.steps - len(fragment.rewards)
+        measures.updates_behind += self.updates - fragment.version
+        measures.actor_seconds += fragment.seconds
+        before = self.buffer.stats.rejected_nonfinite
+        for row in zip(*fragment.transitions(), strict=True):
+            self.buffer.add(*row)
+        self.env_steps += fragment.steps
+        self._count_episodes(fragment.episodes)
+        if self.buffer.stats.rejected_nonfinite > before:
+            self._check_refused(fragment.actions)
+        self._update(pieces(self._updates_due(fragment)))
+
+    def _count_episodes(self, episodes: Any) -> None:
+        self.episodes += len(episodes)
+        self._window[0] += len(episodes)
+        self._window[1] += float(np.nan_to_num(episodes[:, 0], posinf=0.0, neginf=0.0).sum())
+        self._window[2] += float(episodes[:, 1].sum())
+
+    def _updates_due(self, fragment: Fragment) -> int:
+        """Say how many updates are due for a fragment and for what earlier ones have left over."""
+        steps = min(fragment.steps, max(0, self.env_steps - self._learning_starts))
+        if self._gradient_steps < 0 or not steps:
+            return steps
+        if self._round_steps is None:
+            return self._gradient_steps * len(fragment.episodes)
+        rounds, self._left_over = divmod(self._left_over + steps, self._round_steps)
+        return self._gradient_steps * rounds
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give everything that a continuation needs, between two fragments."""
+        return {
+            **super().state_dict(),
+            "ledger": self._ledger.state_dict(),
+            "left_over": self._left_over,
+            "measures": asdict(self.measures),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        """Continue from `state_dict`; fragments that were under way are asked for again."""
+        problems = super().load_state_dict(state)
+        self._ledger.load_state_dict(state["ledger"])
+        self._left_over = int(state["left_over"])
+        for name, value in state["measures"].items():
+            setattr(self.measures, name, value)
+        for actor in range(self._settings.actors):
+            self._fleet.lose(actor, self._ledger.open(actor))
+        return problems

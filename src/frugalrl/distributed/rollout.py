@@ -1,0 +1,140 @@
+"""The actor: steps its environments with the weights it is given, and answers with fragments."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from frugalrl.distributed.fragments import Floats, Fragment, Steps, pack
+from frugalrl.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from frugalrl.agents.agent import Agent
+    from frugalrl.training.environments import EnvironmentFactory
+    from frugalrl.training.vector import SyncGroup
+
+
+class Rollout:
+    """Some environments and a policy, in a process of their own.
+
+    Everything is made when the first fragment is asked for: an actor that was started again then
+    draws other seeds than the one that died.
+
+    Args:
+        actor: its number.
+        config: of the run, resolved.
+        factory: makes the environments.
+    """
+
+    def __init__(self, actor: int, config: TrainConfig, factory: EnvironmentFactory) -> None:
+        self.actor = actor
+        self._config = config
+        self._factory = factory
+        self._group: SyncGroup | None = None
+        self._agent: Agent
+        self._version = -1
+        self._observations: Floats
+        self._returns = np.zeros(config.envs)
+        self._lengths = np.zeros(config.envs)
+
+    def whereabouts(self) -> tuple[str, int]:
+        """Say that it is there: on which host, in which process."""
+        return socket.gethostname(), os.getpid()
+
+    def collect(
+        self,
+        sequence: int,
+        steps: int,
+        version: int,
+        weights: Floats,
+        *,
+        random: bool = False,
+        seconds: float = 1.0,
+    ) -> Fragment:
+        """Take some steps.
+
+        Args:
+            sequence: number of the fragment.
+            steps: how many, all environments together.
+            version: updates behind the weights.
+            weights: the actor network's flat vector.
+            random: act at random instead.
+            seconds: time after which fewer steps will do.
+        """
+        begun = time.perf_counter()
+        if self._group is None:
+            self._group = self._begin(sequence)
+        group, agent = self._group, self._agent
+        if version != self._version:
+            agent.act_with(weights)
+            self._version = version
+        agent.rollout_started()
+        taken: list[tuple[Any, ...]] = []
+        episodes: list[Any] = []
+        observations = self._observations
+        most = -(-steps // group.count)
+        while len(taken) < most and (not taken or time.perf_counter() - begun < seconds):
+            acting = np.nan_to_num(observations, nan=0.0, posinf=0.0, neginf=0.0)
+            actions = agent.act_random(group.count) if random else agent.act(acting)
+            step = group.step(actions.environment)
+            taken.append(
+                (
+                    observations,
+                    actions.buffer,
+                    step.rewards,
+                    step.next_observations,
+                    step.terminated,
+                    step.truncated,
+                )
+            )
+            observations = step.observations
+            self._returns += step.rewards
+            self._lengths += 1
+            if step.any_ended:
+                episodes.append(self._end_episodes(agent, step.terminated | step.truncated))
+        self._observations = observations
+        made = min(steps, len(taken) * group.count)
+        wanted = np.arange(len(taken) * group.count).reshape(-1, group.count) < made
+        return pack(
+            Steps(*(np.stack(part) for part in zip(*taken, strict=True))),
+            wanted,
+            actor=self.actor,
+            sequence=sequence,
+            version=version,
+            steps=made,
+            seconds=time.perf_counter() - begun,
+            episodes=np.concatenate([np.empty((0, 2)), *episodes]),
+        )
+
+    def _begin(self, sequence: int) -> SyncGroup:
+        from threadpoolctl import threadpool_limits
+
+        from frugalrl.agents import make_agent
+        from frugalrl.training.resolve import agent_settings
+        from frugalrl.training.vector import SyncGroup
+
+        threadpool_limits(1, user_api="blas")
+        config = self._config
+        count = config.envs
+        words = np.random.SeedSequence([config.seed, self.actor, sequence]).generate_state(
+            1 + count
+        )
+        group = SyncGroup(self._factory, count, "fresh")
+        # It only acts, which both engines do alike, and this one needs no JAX.
+        settings = agent_settings(dataclasses.replace(config, engine="fused"))
+        spaces = (group.observation_space, group.action_space)
+        self._agent = make_agent(settings, *spaces, int(words[0]), count)
+        self._observations = group.reset(words[1:].tolist())
+        return group
+
+    def _end_episodes(self, agent: Agent, ended: Any) -> Any:
+        agent.episode_ended(ended)
+        over = np.stack([self._returns[ended], self._lengths[ended]], axis=1)
+        self._returns[ended] = 0.0
+        self._lengths[ended] = 0
+        return over

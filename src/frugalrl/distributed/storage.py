@@ -1,0 +1,282 @@
+"""Where nodes meet: a directory on any file system that fsspec knows, and copies of it here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from frugalrl.files import replacing
+from frugalrl.training.errors import ConfigError
+
+_PIECE = 1 << 20
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp$")
+_CHECKPOINT = re.compile(r"run/checkpoints/step-\d+\.safetensors$")
+_CLAIM = "owner"
+# What says or means that a run came to its end: in storage only once all else is there.
+_AT_THE_END = frozenset(
+    {"run/policy.safetensors", "run/buffer.safetensors", "run/final.json", "done.json"}
+)
+
+
+class Storage:
+    """A directory that every node can read and write.
+
+    A file that is put is written beside its name and then moved there, so nobody takes a part of
+    it for the whole.
+
+    Args:
+        url: what fsspec understands (s3://bucket/path, gs://..., file:///..., memory://...) or a
+            path.
+
+    Raises:
+        ConfigError: fsspec does not know the protocol, or lacks the package for it.
+    """
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        import fsspec
+
+        self.url = os.fspath(url)
+        try:
+            self._files, root = fsspec.core.url_to_fs(self.url)
+        except (ValueError, ImportError) as error:
+            raise ConfigError(
+                f"storage={self.url!r} cannot be used: {error}; a path works, or a URL of fsspec "
+                "such as s3://bucket/results (pip install s3fs)"
+            ) from None
+        self._root = str(root).rstrip("/")
+        # Other processes have other working directories.
+        self.url = self._root if self.local_path is not None else self.url.removesuffix("/")
+
+    def at(self, path: str | os.PathLike[str]) -> Storage:
+        """Give a directory below this one."""
+        return Storage(f"{self.url}/{Path(path).as_posix()}")
+
+    @property
+    def local_path(self) -> Path | None:
+        """Where it is on this machine's file system; None elsewhere."""
+        protocols = self._files.protocol
+        names = {protocols} if isinstance(protocols, str) else set(protocols)
+        return Path(self._root) if names & {"file", "local"} else None
+
+    def check_writable(self) -> None:
+        """Write a file, read it back and delete it.
+
+        Raises:
+            ConfigError: that does not work; the message says why.
+        """
+        name = f".probe-{secrets.token_hex(4)}"
+        try:
+            self.write(name, b"probe")
+            found = self.read(name)
+            self.delete(name)
+        except Exception as error:
+            # Every file system has errors of its own.
+            raise ConfigError(
+                f"storage={self.url!r} cannot be written: {type(error).__name__}: {error}"
+            ) from error
+        if found != b"probe":
+            raise ConfigError(f"storage={self.url!r} does not give back what was written")
+
+    def names(self, *, temporary: bool = False) -> dict[str, int]:
+        """Give the size of every file below, by its name relative to this directory.
+
+        Args:
+            temporary: those that were never finished, instead of all others.
+        """
+        self._files.invalidate_cache()
+        try:
+            found = self._files.find(self._root, detail=True)
+        except FileNotFoundError:
+            return {}
+        sizes = {
+            str(path)[len(self._root) :].lstrip("/"): int(about["size"] or 0)
+            for path, about in found.items()
+        }
+        return {
+            name: size
+            for name, size in sizes.items()
+            if (_TEMPORARY.search(name) is not None) == temporary
+        }
+
+    def put(self, source: Path, name: str) -> int:
+        """Copy a file there; gives its bytes."""
+        folder, _, last = name.rpartition("/")
+        temporary = f"{folder}/" if folder else ""
+        temporary += f".{last}.{secrets.token_hex(4)}.tmp"
+        self._make_folder(name)
+        with source.open("rb") as reader, self._files.open(self._path(temporary), "wb") as writer:
+            shutil.copyfileobj(reader, writer, _PIECE)
+            writer.flush()
+            # Only files of this machine have a number, and can be lost by a power cut.
+            with contextlib.suppress(AttributeError, OSError, NotImplementedError):
+                os.fsync(writer.fileno())
+            size = int(writer.tell())
+        self._files.mv(self._path(temporary), self._path(name))
+        return size
+
+    def get(self, name: str, target: Path) -> None:
+        """Copy a file here."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            self._files.open(self._path(name), "rb") as reader,
+            replacing(target) as temporary,
+            temporary.open("wb") as writer,
+        ):
+            shutil.copyfileobj(reader, writer, _PIECE)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a small file, whose parts mean nothing to anyone."""
+        self._make_folder(name)
+        self._files.pipe_file(self._path(name), content)
+
+    def read(self, name: str) -> bytes | None:
+        """Read a small file; None where there is none."""
+        self._files.invalidate_cache()
+        try:
+            content: bytes = self._files.cat_file(self._path(name))
+        except FileNotFoundError:
+            return None
+        return content
+
+    def fetch(
+        self, folder: Path, wanted: Callable[[str, int], bool] = lambda *_: True
+    ) -> list[str]:
+        """Copy files below into a folder here; gives their names.
+
+        Args:
+            folder: where they go, with the same names.
+            wanted: whether to copy a file, by its name and size.
+        """
+        names = [
+            name
+            for name, size in self.names().items()
+            if name.rpartition("/")[2] != _CLAIM and wanted(name, size)
+        ]
+        for name in names:
+            # One that was deleted meanwhile was not to be kept.
+            with contextlib.suppress(FileNotFoundError):
+                self.get(name, folder / name)
+        return names
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _make_folder(self, name: str) -> None:
+        self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
+
+
+class ClaimLostError(RuntimeError):
+    """Another process works on the same run; this one has to leave it alone."""
+
+
+class RunCopy:
+    """One run of a grid: the directory it works in here, and the same directory in storage.
+
+    At every moment the storage holds a state from which the run can go on: rows of metrics before
+    the checkpoint that counts on them, and what says that the run is over after all else. Whoever
+    fetches a run last owns it: a process that was given up for dead no longer writes there.
+
+    Args:
+        storage: of this run.
+        folder: where the run works.
+    """
+
+    def __init__(self, storage: Storage, folder: Path) -> None:
+        self.storage = storage
+        self.folder = folder
+        self._pushed: dict[str, Any] = {}
+        self._claim = secrets.token_bytes(8).hex().encode()
+
+    def fetch(self) -> list[str]:
+        """Claim the run and copy it here, wherever it stopped; gives the names of its files."""
+        self.storage.write(_CLAIM, self._claim)
+        names = self.storage.fetch(self.folder)
+        self._pushed = {name: _stamp(self.folder / name) for name in names}
+        return names
+
+    def put_all(self) -> None:
+        """Copy everything there, from a run that nobody works on."""
+        for name in (*self._names(), *self._checkpoints()):
+            self._put(name)
+
+    @property
+    def has_new_checkpoint(self) -> bool:
+        """Whether a checkpoint was written that storage does not have."""
+        return any(name not in self._pushed for name in self._checkpoints())
+
+    def push(self) -> None:
+        """Copy there what has changed, so that another node can go on from the last checkpoint.
+
+        Raises:
+            ClaimLostError: another process has fetched the run since.
+        """
+        if self.storage.read(_CLAIM) != self._claim:
+            raise ClaimLostError(f"another process works on {self.storage.url}")
+        # Looked at first: the rows that it counts on are written by now.
+        checkpoints = self._checkpoints()
+        others = [name for name in self._names() if name not in _AT_THE_END]
+        for name in (*others, *checkpoints):
+            self._put(name)
+        kept = {*checkpoints, *self._checkpoints()}
+        for name in [name for name in self._pushed if _CHECKPOINT.fullmatch(name)]:
+            if name not in kept:
+                self.storage.delete(name)
+                del self._pushed[name]
+
+    def push_result(self) -> None:
+        """Copy everything there after the run's end, and delete there what is not here."""
+        self.push()
+        here = self._names()
+        for name in sorted(_AT_THE_END & set(here), key=lambda name: name == "done.json"):
+            self._put(name)
+        for name in (*self.storage.names(), *self.storage.names(temporary=True)):
+            if name not in here:
+                self.storage.delete(name)
+
+    def _put(self, name: str) -> None:
+        # Before copying: what is written meanwhile is a reason to copy it again.
+        stamp = _stamp(self.folder / name)
+        if stamp is None or self._pushed.get(name) == stamp:
+            return
+        try:
+            self.storage.put(self.folder / name, name)
+        except FileNotFoundError:
+            # A checkpoint may have been deleted since it was seen, in favour of newer ones.
+            if (self.folder / name).exists():
+                raise
+        else:
+            self._pushed[name] = stamp
+
+    def _names(self) -> list[str]:
+        """List what belongs into storage but checkpoints; locks and temporary files do not."""
+        found = []
+        for path in self.folder.rglob("*"):
+            name = path.relative_to(self.folder).as_posix()
+            if path.is_file() and not path.name.startswith(".") and "/checkpoints/" not in name:
+                found.append(name)
+        return sorted(found)
+
+    def _checkpoints(self) -> list[str]:
+        """List the checkpoints, oldest first."""
+        found = self.folder.glob("run/checkpoints/step-*.safetensors")
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Give what changes when a file does; None where there is none."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_size, about.st_mtime_ns
