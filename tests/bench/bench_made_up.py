@@ -46,6 +46,7 @@ def write_run(root: Path, run: Run) -> None:
     rng = np.random.default_rng([run.seed, *map(ord, run.method)])
     frugal = run.settings.get("admission") is not None
     size = run.steps // 2 if frugal or run.method == "small" else run.steps
+    size = min(size, run.settings.get("buffer_size", size))
     level = _LEVEL.get(run.method, 95.0) + rng.normal(0, 2)
     steps = np.linspace(0, run.steps, 11)[1:].astype(int)
     inside = directory / RUN_DIRECTORY

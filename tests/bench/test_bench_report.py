@@ -15,6 +15,7 @@ from bench_made_up import made_up_suite
 
 from frugalrl.bench.aggregate import summarize
 from frugalrl.bench.errors import BenchError
+from frugalrl.bench.report import budget
 from frugalrl.bench.report.drawing import render, tick_label
 from frugalrl.bench.report.figure import Bars, Figure, Line, told_apart
 from frugalrl.bench.report.figures import all_figures
@@ -88,7 +89,7 @@ def test_everything_is_written(make_results: MakeResults) -> None:
         "acceptance over time",
         "states visited",
         "states stored",
-        "rewards a cell",
+        "rewards per cell",
         "epsilon, density below which",
         "kernel, kernel of the reward density",
         "Computation time",
@@ -273,6 +274,35 @@ def test_changed_filters_without_a_figure_of_their_own_share_one(
     alone = made_up_suite(methods=("baseline", "fac@mu=30"))
     summary = summarize(read_results(make_results(alone, name="alone")))
     assert [trace.name for trace in all_figures(summary)[0].traces] == ["Baseline", "FAC, mu 30"]
+
+
+def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
+    budgets = tuple(f"{rule}@share=0.05" for rule in ("small", "random-slot", "fac"))
+    methods = ("baseline", "fac", "small", "random-slot", *budgets)
+    suite = made_up_suite(methods=methods)
+    root = make_results(suite, missing=(("small@share=0.05", 0),))
+    summary = summarize(read_results(root))
+    table = budget.equal_size_table(summary)
+    rows = {row[2].value: [entry.text for entry in row] for row in table.rows}
+    assert set(rows) == set(methods) - {"baseline"}
+    assert {rows[name][1] for name in budgets} == {"5 % of the steps"}
+    assert {rows[name][1] for name in ("fac", "small", "random-slot")} == {"that of fac"}
+    assert rows["fac"][7].startswith("+")  # the made-up control is far below
+    assert rows["random-slot@share=0.05"][7] == "–"
+    mine, other = (summary.get(("Pendulum-v1", "sac"), name) for name in budgets[:2])
+    assert mine is not None
+    assert other is not None
+    found = budget.paired(mine, other)
+    assert found is not None
+    assert found.paired
+    assert found.difference.seeds == 4  # those that both have
+    figure = budget.reward_over_bytes(summary, ("Pendulum-v1", "sac"))
+    points = {trace.name: trace for trace in figure.traces}
+    assert set(points) == {"Baseline", "FAC", "Small ring", "Random slot"}
+    assert points["Small ring"].x.size == 3  # 5 %, FAC's size, and everything
+    assert points["Small ring"].x[-1] == points["Baseline"].x[0]
+    assert "with 5 % of the steps" in verdict(summary)
+    assert write_report(root).is_file()
 
 
 def test_unequal_seeds_are_warned_of(make_results: MakeResults) -> None:

@@ -118,7 +118,7 @@ def rewards_a_cell(summary: Summary, task: TaskKey) -> Figure:
     ]
     return Figure(
         id=f"cells-{slug(task)}",
-        title=f"{task_name(task)}: rewards a cell",
+        title=f"{task_name(task)}: rewards per cell",
         x_title="rewards stored in a cell",
         y_title="cells",
         traces=traces,

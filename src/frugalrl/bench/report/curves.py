@@ -9,7 +9,7 @@ import numpy as np
 
 from frugalrl.bench import measures
 from frugalrl.bench.aggregate import FAC, Summary, TaskKey, generator_for
-from frugalrl.bench.methods import split_variant
+from frugalrl.bench.methods import PARAMETERS, split_variant
 from frugalrl.bench.report.figure import Line, Numbers
 from frugalrl.bench.statistics import MIN_SEEDS_FOR_INTERVAL
 
@@ -42,6 +42,15 @@ def reward_curves(
     return lines
 
 
+def band_caption(lines: Iterable[Line]) -> str:
+    """Say what is drawn: a band only where there are seeds enough."""
+    banded = [line.low is not None for line in lines]
+    if not any(banded):
+        return "Mean over seeds; there are too few of them for a band."
+    where = "" if all(banded) else ", where there are three seeds or more"
+    return f"Mean over seeds; the band is the 95 % bootstrap interval of the mean{where}."
+
+
 def _band(
     values: Numbers, generator: np.random.Generator
 ) -> tuple[Numbers, Numbers] | tuple[None, None]:
@@ -64,6 +73,6 @@ def plain_methods(summary: Summary) -> list[str]:
 
 
 def is_value(method: str) -> bool:
-    """Tell whether a method is FAC with one parameter changed."""
+    """Tell whether a method is FAC with one parameter of its filter changed."""
     base, changes = split_variant(method)
-    return base == FAC and len(changes) == 1
+    return base == FAC and len(changes) == 1 and set(changes) <= set(PARAMETERS)

@@ -123,6 +123,8 @@ class Figure:
             "barmode": "group",
             "showlegend": self.has_legend,
         }
+        if self.x_scale == "log":
+            layout["xaxis"]["dtick"] = "D2"  # type: ignore[index]  # ticks at 1, 2 and 5
         if self.categories:
             # Plotly would take names like 0.1 and 10000 for places on an axis of numbers.
             layout["xaxis"]["type"] = "category"  # type: ignore[index]

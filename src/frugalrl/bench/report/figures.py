@@ -6,13 +6,14 @@ import numpy as np
 
 from frugalrl.bench import statistics
 from frugalrl.bench.aggregate import Summary, TaskKey, generator_for
+from frugalrl.bench.report.budget import has_budgets, reward_over_bytes
 from frugalrl.bench.report.buffer_figures import (
     acceptance,
     buffer_growth,
     kept_experiences,
     rewards_a_cell,
 )
-from frugalrl.bench.report.curves import plain_methods, reward_curves, slug
+from frugalrl.bench.report.curves import band_caption, plain_methods, reward_curves, slug
 from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Points, Trace, told_apart
 from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.parameter_figures import hyper_parameters, kernel_masses
@@ -23,6 +24,8 @@ def all_figures(summary: Summary) -> list[Figure]:
     figures: list[Figure] = []
     for task in summary.results.tasks:
         figures += [learning_curves(summary, task), final_rewards(summary, task)]
+    if has_budgets(summary):
+        figures += [reward_over_bytes(summary, task) for task in summary.results.tasks]
     if summary.over_tasks:
         figures.append(performance_profiles(summary))
     for task in summary.results.tasks:
@@ -38,13 +41,14 @@ def all_figures(summary: Summary) -> list[Figure]:
 
 def learning_curves(summary: Summary, task: TaskKey) -> Figure:
     """Reward of the evaluations while training: mean over seeds, with a bootstrap band."""
+    curves = reward_curves(summary, task, plain_methods(summary))
     return Figure(
         id=f"learning-{slug(task)}",
         title=f"{task_name(task)}: reward while training",
         x_title="environment steps",
         y_title="evaluation reward",
-        traces=reward_curves(summary, task, plain_methods(summary)),
-        caption="Mean over seeds; the band is the 95 % bootstrap interval of the mean.",
+        traces=curves,
+        caption=band_caption(curves),
         group="learning",
     )
 
@@ -71,7 +75,12 @@ def final_rewards(summary: Summary, task: TaskKey) -> Figure:
             )
             for entry, label in zip(found, labels, strict=True)
         ],
-        caption="Each dot a seed; the large mark their mean with its 95 % bootstrap interval.",
+        caption="Each dot is a seed, the large mark their mean"
+        + (
+            " with its 95 % bootstrap interval where there are three seeds or more."
+            if any(entry.reward.has_interval for entry in found)
+            else "; there are too few seeds for an interval."
+        ),
         categories=labels,
         group="learning",
     )

@@ -9,15 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
+from typing import Any
 
-from frugalrl.bench.aggregate import Summary
+from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary
 from frugalrl.bench.report import verdict
 from frugalrl.bench.report.figure import Figure
+from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.table import Table, to_html
-from frugalrl.bench.runs import command
+from frugalrl.bench.results import Result
+from frugalrl.bench.runs import RUN_DIRECTORY, command
+from frugalrl.files import read_json
 
 _SECTIONS = {
     "rewards": "Rewards",
+    "budget": "At equal size",
     "learning": "Learning",
     "paper": "The paper's tables",
     "buffer": "The buffer",
@@ -89,7 +94,7 @@ def _subtitle(summary: Summary) -> str:
     unit = "seed" if seeds == [1] else "seeds"
     total = len(results.runs) + len(results.problems)
     made = results.grid.get("made", "")
-    return f"{len(results.runs)} of {total} runs, {shown} {unit} a method. {made}"
+    return f"{len(results.runs)} of {total} runs, {shown} {unit} per method. {made}"
 
 
 def _section(key: str, heading: str, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
@@ -147,6 +152,7 @@ def _what_was_run(summary: Summary) -> str:
         if isinstance(stored, Mapping):
             versions |= {str(name): str(version) for name, version in stored.items()}
     facts["Versions"] = ", ".join(f"{name} {number}" for name, number in versions.items())
+    facts |= _hyper_parameters(summary)
     methods = dict.fromkeys(summary.results.methods)
     facts["Methods"] = "; ".join(
         f"{method.label}: {method.about}" for method in map(summary.results.method, methods)
@@ -165,6 +171,43 @@ def _what_was_run(summary: Summary) -> str:
         else ""
     )
     return f'<section id="run"><h2>What was run</h2><dl>{listed}</dl>{each}</section>'
+
+
+_SHOWN = (
+    *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
+    *("train_freq", "gradient_steps", "net_arch", "ent_coef", "use_sde", "log_std_init"),
+    *("action_noise", "action_noise_std", "policy_delay"),
+)
+_OF_SAC = ("ent_coef", "use_sde", "log_std_init")
+
+
+def _hyper_parameters(summary: Summary) -> dict[str, str]:
+    """List the settings of each task's baseline, or of whatever ran, and those of the filter."""
+    shown = {}
+    for task in summary.results.tasks:
+        results = [result for result in summary.results.runs if result.run.task == task]
+        results.sort(key=lambda result: result.run.method != BASELINE)
+        config = _config(results[0])
+        pairs = [(name, config.get(name)) for name in _SHOWN]
+        if task[1] != "sac":
+            pairs = [pair for pair in pairs if pair[0] not in _OF_SAC]
+        text = ", ".join(f"{name} {value}" for name, value in pairs if value is not None)
+        if text:
+            shown[f"Settings, {task_name(task)}"] = f"{config.get('steps'):,} steps, {text}"
+    for name in FRUGAL:
+        found = [result for result in summary.results.runs if result.run.method == name]
+        if found:
+            config = _config(found[0])
+            pairs = [(key[4:], value) for key, value in config.items() if key.startswith("fac_")]
+            text = ", ".join(f"{key} {value}" for key, value in pairs if value is not None)
+            shown[f"Filter, {summary.results.method(name).label}"] = text
+    return shown
+
+
+def _config(result: Result) -> dict[str, Any]:
+    content = read_json(result.directory / RUN_DIRECTORY / "config.json") or {}
+    found = content.get("config")
+    return found if isinstance(found, dict) else {}
 
 
 def _json(value: object) -> str:

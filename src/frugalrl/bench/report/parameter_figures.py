@@ -6,7 +6,7 @@ import numpy as np
 
 from frugalrl.bench.aggregate import FAC, Summary, TaskKey
 from frugalrl.bench.methods import PARAMETERS, split_variant
-from frugalrl.bench.report.curves import is_value, reward_curves, slug
+from frugalrl.bench.report.curves import band_caption, is_value, reward_curves, slug
 from frugalrl.bench.report.figure import Bars, Figure, Line
 from frugalrl.bench.report.paper_tables import task_name
 
@@ -71,14 +71,17 @@ def _parameter_figures(
     entries = {name: summary.get(task, name) for name in names}
     present = [name for name, entry in entries.items() if entry is not None]
     sizes = np.array([entry.size for entry in entries.values() if entry is not None])
+    curves = reward_curves(summary, task, names, labels, colors)
     return [
         Figure(
             id=f"{parameter}-{slug(task)}",
             title=f"{task_name(task)}: {parameter}, {PARAMETERS[parameter].about}",
             x_title="environment steps",
             y_title="evaluation reward",
-            traces=reward_curves(summary, task, names, labels, colors),
-            caption="Mean over seeds; the filter's default in dark blue.",
+            traces=curves,
+            caption=f"{band_caption(curves)} The filter's default in dark blue."
+            if parameter != "kernel"
+            else band_caption(curves),
             group="parameters",
         ),
         Figure(

@@ -67,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table whose rows have one entry a column."""
+    """A titled table whose rows have one entry per column."""
 
     id: str
     title: str

@@ -10,6 +10,7 @@ from frugalrl.bench import measures
 from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary, buffer_mean
 from frugalrl.bench.contents import GRADIENTS
 from frugalrl.bench.report import paper_tables
+from frugalrl.bench.report.budget import equal_size_table
 from frugalrl.bench.report.paper_tables import METHOD, TASK, task_name
 from frugalrl.bench.report.table import (
     Column,
@@ -27,6 +28,7 @@ def all_tables(summary: Summary) -> list[Table]:
     tables = [
         methods_table(summary),
         over_tasks_table(summary),
+        equal_size_table(summary),
         paper_tables.full_table(summary),
         paper_tables.control_cost_table(summary),
         paper_tables.laber_table(summary),

@@ -14,6 +14,7 @@ from frugalrl.bench.aggregate import (
     generator_for,
     unequal_seeds,
 )
+from frugalrl.bench.report.budget import budget_sentence, has_budgets
 from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, Comparison, compare_means
@@ -34,6 +35,8 @@ def verdict(summary: Summary) -> str:
             f"{len(problems) - failed} did not finish. There is nothing to compare; what went "
             "wrong is listed below."
         )
+    if has_budgets(summary) and BASELINE in summary.results.methods:
+        return f"{budget_sentence(summary)} {_strength(summary)}"
     pairs = [
         (fac, baseline)
         for task in summary.results.tasks
@@ -66,7 +69,7 @@ def warnings(summary: Summary) -> list[str]:
         )
     elif 0 < summary.fewest_seeds < FEW_SEEDS:
         notes.append(
-            f"The evidence is weak: {_seeds(summary.fewest_seeds)} a method, fewer than "
+            f"The evidence is weak: {_seeds(summary.fewest_seeds)} per method, fewer than "
             f"{FEW_SEEDS}. Intervals from so few seeds are too narrow."
         )
     unequal = unequal_seeds(summary)
@@ -231,7 +234,7 @@ def _strength(summary: Summary, *, start: bool = True) -> str:
     seeds = _seeds(summary.fewest_seeds)
     if summary.fewest_seeds < FEW_SEEDS:
         return f"{'With' if start else 'with'} {seeds} the evidence is weak" + ("." * start)
-    return f"There are {seeds} a method."
+    return f"There are {seeds} per method."
 
 
 def _seeds(count: int) -> str:
