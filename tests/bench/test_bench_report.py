@@ -14,6 +14,7 @@ import pytest
 from bench_made_up import made_up_suite
 
 from frugalrl.bench.aggregate import summarize
+from frugalrl.bench.command import result_lines
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report import budget
 from frugalrl.bench.report.drawing import render, tick_label
@@ -303,6 +304,15 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     assert points["Small ring"].x[-1] == points["Baseline"].x[0]
     assert "with 5 % of the steps" in verdict(summary)
     assert write_report(root).is_file()
+
+
+def test_a_comparison_ends_in_a_table(make_results: MakeResults) -> None:
+    lines = result_lines(summarize(read_results(make_results(several_tasks()))))
+    heads = ["seeds", "reward", "vs", "baseline", "transitions", "buffer", "training"]
+    assert lines[0].split() == heads
+    assert lines[1].startswith("Pendulum-v1 (SAC): baseline")
+    assert len({len(line) for line in lines[1:21]}) <= 2  # columns stand below each other
+    assert lines[-1].endswith(".")
 
 
 def test_unequal_seeds_are_warned_of(make_results: MakeResults) -> None:

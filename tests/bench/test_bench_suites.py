@@ -42,12 +42,19 @@ def test_the_suites_that_come_along() -> None:
     assert {"baseline", "fac", "fac-paper", "laber", "random-slot", "small"} <= set(paper.methods)
     steps = {(task.env, task.algo): task.steps for task in paper.tasks}
     assert steps["MountainCarContinuous-v0", "td3"] == 100_000
-    assert steps["Humanoid-v5", "sac"] == 2_000_000
+    assert steps["Humanoid-v4", "sac"] == 2_000_000
     ant = next(task for task in paper.tasks if task.env == "Ant-v5")
     assert ant.settings["env_kwargs"] == {"include_cfrc_ext_in_observation": False}
     assert len({task.env for task in suites.load_suite("classic").tasks}) == 3
     assert set(suites.load_suite("smoke").methods) == set(METHODS)
     assert set(suites.load_suite("ablation").sweeps) == set(PARAMETERS)
+
+
+def test_the_first_environment_that_is_installed_is_taken() -> None:
+    text = MINE.replace('env = "Pendulum-v1"', 'env = ["Pendulum-v0", "Pendulum-v1", "Ant-v5"]')
+    assert suites.parse_suite(text, "mine.toml").tasks[0].env == "Pendulum-v1"
+    text = MINE.replace('env = "Pendulum-v1"', 'env = ["Pendulum-v0", "Pendulum-v00"]')
+    assert suites.parse_suite(text, "mine.toml").tasks[0].env == "Pendulum-v00"
 
 
 def test_the_papers_ant_has_27_observations() -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 import webbrowser
 from pathlib import Path
 
 from frugalrl.bench import origin
+from frugalrl.bench.aggregate import BASELINE, Summary, summarize
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import Backend, Grid, LocalProcesses
 from frugalrl.bench.live import open_view
 from frugalrl.bench.plan import checked_runs, describe_runs, estimate_line
+from frugalrl.bench.report.paper_tables import task_name
+from frugalrl.bench.report.table import digits_for, show, show_interval
+from frugalrl.bench.report.verdict import verdict
 from frugalrl.bench.report.write import write_report
+from frugalrl.bench.results import read_results
 from frugalrl.bench.suites import Suite, with_required_methods
 
 
@@ -74,11 +80,44 @@ def execute(
             f"saved. The same command goes on: {command}"
         )
         return 128 + stopped
-    show_report(write_report(out), open_report=open_report)
+    page = write_report(out)
+    print("\n".join(["", *result_lines(summarize(read_results(out))), ""]))
+    show_report(page, open_report=open_report)
     lost = states.count("failed") + states.count("blocked")
     if lost:
         print(f"{lost} of {len(states)} runs have no result; the same command tries them again")
     return 1 if lost else 0
+
+
+def result_lines(summary: Summary) -> list[str]:
+    """Put the results into a table for a terminal, and below it what they say."""
+    against = "baseline" if summary.reference == BASELINE else "FAC"
+    tasks = len(summary.results.tasks) > 1
+    heads = ("seeds", "reward", f"vs {against}", "transitions", "buffer", "training")
+    rows: list[tuple[str, ...]] = [("", *heads)]
+    for (task, name), entry in summary.methods.items():
+        digits = digits_for(entry.reward.value)
+        found = entry.against_reference
+        rows.append(
+            (
+                f"{task_name(task)}: {name}" if tasks else name,
+                str(len(entry.seeds)),
+                show_interval(entry.reward, digits),
+                "" if found is None else show_interval(found.difference, digits, sign=True),
+                show(entry.size, 0),
+                f"{show(entry.bytes / 1e6)} MB",
+                f"{show(entry.train_seconds, 0)} s",
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            text.rjust(width) if place else text.ljust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return [*lines, "", *textwrap.wrap(verdict(summary), 100)]
 
 
 def show_report(page: Path, *, open_report: bool) -> None:

@@ -209,8 +209,10 @@ def with_required_methods(suite: Suite) -> tuple[Suite, list[str]]:
 
 
 def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Task]:
-    if not isinstance(entry, dict) or not isinstance(entry.get("env"), str):
+    if not isinstance(entry, dict) or not isinstance(entry.get("env"), str | list):
         raise BenchError(f'{source}: every task needs env = "...", got {entry!r}')
+    if isinstance(entry["env"], list):
+        entry = {**entry, "env": _first_installed(_names(entry["env"], "env", source))}
     _only_known(entry, {"env", "steps", "settings", "algorithms", *ALGORITHMS}, source)
     for algo in _names(entry.get("algorithms", list(algorithms)), "algorithms", source):
         if algo not in ALGORITHMS:
@@ -227,6 +229,13 @@ def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Ta
             **parse_settings(own, source),
         }
         yield Task(entry["env"], algo, steps, settings)
+
+
+def _first_installed(names: Sequence[str]) -> str:
+    """Choose the first environment that Gymnasium knows, else the last: its error is told later."""
+    import gymnasium
+
+    return next((name for name in names if name in gymnasium.registry), names[-1])
 
 
 def _own_method(name: str, table: object, source: str) -> Method:
