@@ -20,7 +20,7 @@ REQUIREMENTS := pyproject.toml constraints.txt
 DEMO_ENV := $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(DEMO_STAMP))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser test-slow commit-checks format bench-admission bench-buffers docs docs-serve dev clean distclean
+.PHONY: help demo test browser test-slow faults commit-checks format bench-admission bench-buffers docs docs-serve dev clean distclean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +49,9 @@ browser:
 
 test-slow: $(DEV_STAMP)  ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+faults: $(DEV_STAMP)  ## Try what a fault must never do, the long cases too, and print a table of cases
+	$(BIN)/python -m pytest -n $(JOBS) -m "slow or not slow" --faults-table tests/faults
 
 commit-checks: $(DEV_STAMP)  ## Check format, lint and types
 	$(BIN)/ruff format --check .

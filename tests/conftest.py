@@ -43,3 +43,8 @@ settings.register_profile(
     "few", derandomize=True, deadline=None, max_examples=5, suppress_health_check=_QUIET
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser) -> None:
+    """Let `make faults` ask for a table of the cases tried."""
+    parser.addoption("--faults-table", action="store_true", help="end with a table of fault tests")

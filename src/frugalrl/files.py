@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 LOCK = ".lock"
 _MARKER = ".lock-holder"  # on file systems without locks, the file that stands for one
@@ -67,6 +67,20 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def appending(path: str | os.PathLike[str]) -> TextIO:
+    """Open a text file to write at its end; what a symbolic link points to is left alone."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+    return open(path, "a", encoding="utf-8", newline="", opener=opener)
+
+
+def is_leftover(path: Path) -> bool:
+    """Tell whether a file is only a trace of a process: a lock, or what it never finished."""
+    return path.name in (LOCK, _MARKER) or _TEMPORARY.fullmatch(path.name) is not None
 
 
 def delete_leftovers(folder: str | os.PathLike[str]) -> int:

@@ -190,12 +190,14 @@ def test_a_csv_is_cut_back_to_a_size(tmp_path):
     file.write({"x": 2})
     file.close()
     assert path.read_text() == "x,y\n1,0.1\n2,\n"
-    file = CsvFile(path, ["x", "y"], size)
+    file = CsvFile(path, ["x", "y"], (size, 1))
     file.write({"x": 3, "y": float("nan")})
     file.close()
     assert path.read_text() == "x,y\n1,0.1\n3,nan\n"
     assert read_rows(path)[0] == {"x": 1, "y": 0.1}
-    CsvFile(tmp_path / "b.csv", ["x"], 99).close()
+    missing = CsvFile(tmp_path / "b.csv", ["x"], (99, 1))
+    missing.close()
+    assert "is missing" in missing.problem
     assert (tmp_path / "b.csv").read_text() == "x\n"
 
 

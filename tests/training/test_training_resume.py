@@ -188,7 +188,7 @@ def test_a_damaged_newest_checkpoint_falls_back(tiny, interrupt, assert_same_run
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 0xFF
     newest.write_bytes(content)
-    (newest.parent / f".{newest.name}.0a1b.tmp").write_bytes(content)  # killed while writing
+    (newest.parent / f".{newest.name}.0a1b2c3d.tmp").write_bytes(content)  # killed while writing
     files = sorted(newest.parent.iterdir())
     assert frugalrl.load_policy(tmp_path / "run")(np.zeros(2)).shape == (1,)
     assert sorted(newest.parent.iterdir()) == files  # looking changes nothing
@@ -241,7 +241,7 @@ def test_metrics_that_cannot_be_written_stop_the_run(tiny, tmp_path, monkeypatch
 
     monkeypatch.setattr(CsvFile, "write", full)
     monkeypatch.setattr(CsvFile, "close", full)  # it tries once more to write
-    with pytest.raises(StorageError, match="free some space, then resume"):
+    with pytest.raises(StorageError, match=r"is the disk full.*then resume"):
         train(tiny(out=tmp_path / "run"))
 
 
@@ -296,6 +296,34 @@ def test_a_filter_of_ones_own(tiny, interrupt, tmp_path):
         resume(tmp_path / "run")
     again = resume(tmp_path / "run", admission=Every())
     assert again.fingerprint == whole.fingerprint
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_can_be_prolonged(finished, tiny, interrupt, tmp_path):
+    whole = train(tiny(out=tmp_path / "whole", admission="fac"))
+    short = tiny(out=tmp_path / "run", admission="fac", steps=160)
+    if finished:
+        train(short)
+    else:
+        interrupt(130)
+        with pytest.raises(TrainingInterrupted):
+            train(short)
+        interrupt(None)
+    with pytest.raises(ConfigError, match="steps=100 must be above"):
+        resume(tmp_path / "run", steps=100)
+    assert (tmp_path / "run" / "final.json").exists() == finished
+    longer = resume(tmp_path / "run", steps=240)
+    # Nothing here depends on the length of the run, so it is the run of that length.
+    assert longer.fingerprint == whole.fingerprint
+    assert longer.env_steps == 240
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["steps"] == 240
+
+
+def test_a_run_without_its_buffer_cannot_be_prolonged(tiny, tmp_path):
+    train(tiny(out=tmp_path / "run", save_buffer=False))
+    with pytest.raises(RunDirectoryError, match=r"cannot be prolonged.*--no-save-buffer"):
+        resume(tmp_path / "run", steps=500)
+    assert (tmp_path / "run" / "final.json").exists()
 
 
 def test_what_cannot_be_resumed(tiny, tmp_path):

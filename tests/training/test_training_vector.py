@@ -32,7 +32,7 @@ def test_one_environment_is_a_row_of_many():
     for _ in range(40):
         single = one.step(np.full((1, 1), -0.7, np.float32))
         double = many.step(np.full((2, 1), -0.7, np.float32))
-        for ours, theirs in zip(single, double, strict=True):
+        for ours, theirs in zip(single[:5], double[:5], strict=True):
             if isinstance(ours, bool):
                 continue
             np.testing.assert_array_equal(ours[0], theirs[0])

@@ -156,6 +156,39 @@ class Turning(Point):
         return super().step(action)
 
 
+class Wrong(Point):
+    """Returns something of a wrong shape."""
+
+    def __init__(self, wrong: str = "row") -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def _twist(self, observation):
+        twists = {"scalar": 0.0, "row": observation[None], "long": np.zeros(3)}
+        return twists.get(self.wrong, observation)
+
+    def reset(self, *, seed=None, options=None):
+        observation = self._twist(super().reset(seed=seed)[0])
+        return observation if self.wrong == "old reset" else (observation, {})
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        if self.wrong == "rewards":
+            reward = np.array([reward])
+        if self.wrong == "old step":
+            rest = rest[1:]
+        return self._twist(observation), reward, *rest
+
+
+class Lazy(Point):
+    """Never comes out of its constructor, unless in the process that is named."""
+
+    def __init__(self, parent: int = 0) -> None:
+        super().__init__()
+        if os.getpid() != parent:
+            time.sleep(600)
+
+
 class Scribbling(Point):
     """Changes its action and what it has returned before."""
 
@@ -212,7 +245,7 @@ def normalized_hoarder():
 
 _KINDS = (
     *(Point, Faulty, Moody, Opaque, Hoarder, Spaces, Global, Sampling, Shared, Window, Turning),
-    *(Scribbling, normalized, stacked, normalized_opaque, normalized_hoarder),
+    *(Wrong, Lazy, Scribbling, normalized, stacked, normalized_opaque, normalized_hoarder),
 )
 
 
@@ -222,5 +255,7 @@ def register() -> None:
         name = f"Frugal{kind.__name__.title().replace('_', '')}-v0"
         if name not in gymnasium.registry:
             gymnasium.register(
-                id=name, entry_point=f"{__name__}:{kind.__name__}", max_episode_steps=25
+                id=name,
+                entry_point=f"{__name__}:{kind.__name__}",
+                max_episode_steps=None if kind is Wrong else 25,
             )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sys
 import traceback
 from collections.abc import Mapping
@@ -32,7 +31,9 @@ RANDOM_EPISODES = 20
 def main(arguments: list[str]) -> int:
     """Work on the run whose directory is given; then the core, and whether to keep its buffer."""
     directory, core, keep_buffer, parent = Path(arguments[0]), *map(int, arguments[1:4])
-    _die_with(parent)
+    from frugalrl.training.signals import die_with
+
+    die_with(parent)
     if core >= 0 and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {core})
@@ -264,19 +265,6 @@ def _wait_for_owner(directory: Path, patience: float = 60.0) -> None:
         with contextlib.suppress(OSError):
             lock.acquire(wait=patience)
         lock.release()
-
-
-def _die_with(parent: int) -> None:
-    """Ask the system for a SIGTERM when the grid dies, so that no run goes on unseen."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    set_parent_death_signal = 1
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
-    if os.getppid() != parent:
-        sys.exit(143)
 
 
 if __name__ == "__main__":

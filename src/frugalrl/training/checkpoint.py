@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import re
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from frugalrl.files import delete_leftovers
 from frugalrl.state_io import StateFileError, load_state, save_state
 from frugalrl.training.errors import StorageError, TrainingError
 
@@ -55,7 +57,7 @@ class CheckpointStore:
             rest = f"the newest that was saved is {kept[0].name}" if kept else "none was saved yet"
             raise StorageError(
                 f"the checkpoint of step {step} could not be written to {self.folder} "
-                f"({error.strerror or error}); is the disk full? {rest.capitalize()}"
+                f"({error.strerror or error}); {likely_cause(error)}? {rest.capitalize()}"
             ) from error
         for old in self.paths()[self.keep :]:
             old.unlink(missing_ok=True)
@@ -77,7 +79,7 @@ class CheckpointStore:
             TrainingError: there are checkpoints, but none can be read.
         """
         if tidy:
-            self._delete_unfinished()
+            delete_leftovers(self.folder)
         warnings: list[str] = []
         damaged: list[Path] = []
         for path in self.paths():
@@ -98,16 +100,20 @@ class CheckpointStore:
 
     def clear(self) -> None:
         """Delete all checkpoints, and their folder if nothing else is in it."""
-        self._delete_unfinished()
+        delete_leftovers(self.folder)
         for path in self.paths():
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _delete_unfinished(self) -> None:
-        """Delete what a process that was killed while writing has left."""
-        for path in self.folder.glob(".step-*.tmp"):
-            path.unlink(missing_ok=True)
+
+def likely_cause(error: OSError) -> str:
+    """Guess in a few words why a file could not be written."""
+    if error.errno == errno.ENOENT:
+        return "was the run directory moved or deleted"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "may this user write there"
+    return "is the disk full"
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:

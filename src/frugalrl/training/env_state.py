@@ -17,7 +17,7 @@ import contextlib
 import random
 import time
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
@@ -25,8 +25,8 @@ from gymnasium import spaces
 
 from frugalrl.training.attributes import AttributeReader, AttributeWriter
 from frugalrl.training.environments import Environment, EnvironmentFactory
+from frugalrl.training.run_directory import Method
 
-Method = Literal["fields", "replay", "fresh"]
 State = dict[str, Any]
 
 _TRIAL_SECONDS = 30.0

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from frugalrl.checks import nearest
-from frugalrl.training.errors import ConfigError
+from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -118,6 +118,57 @@ def check_spaces(
             f"{action_space.low[flat[0]]}): {supported}, of positive width"
         )
     return observation_space, action_space
+
+
+def reset(environment: Environment, shape: tuple[int, ...], seed: int | None = None) -> Any:
+    """Begin an episode and give its first observation, checked.
+
+    Raises:
+        BrokenEnvironmentError: saying what came instead.
+    """
+    result: Any = environment.reset() if seed is None else environment.reset(seed=seed)
+    if type(result) is not tuple or len(result) != 2:
+        raise BrokenEnvironmentError(
+            f"{environment} gave {_shown(result)} from reset(), not (observation, info)"
+        )
+    _check_observation(environment, result[0], shape)
+    return result[0]
+
+
+def step(environment: Environment, action: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Take a step and give observation, reward, terminated, truncated and info, checked.
+
+    Raises:
+        BrokenEnvironmentError: saying what came instead.
+    """
+    result: Any = environment.step(action)
+    if type(result) is not tuple or len(result) != 5:
+        raise BrokenEnvironmentError(
+            f"{environment} gave {_shown(result)} from step(), not (observation, reward, "
+            "terminated, truncated, info)"
+        )
+    _check_observation(environment, result[0], shape)
+    if type(result[1]) is not float and np.shape(result[1]) != ():
+        raise BrokenEnvironmentError(f"{environment} gave the reward {result[1]!r}, not a number")
+    return tuple(result)
+
+
+def success(info: dict[str, Any]) -> list[float]:
+    """Give whether an episode was a success, where its last info says so."""
+    return [float(info["is_success"])] if "is_success" in info else []
+
+
+def _check_observation(environment: Environment, value: Any, shape: tuple[int, ...]) -> None:
+    if np.shape(value) != shape:
+        raise BrokenEnvironmentError(
+            f"{environment} gave an observation of shape {np.shape(value)}; its space says {shape}"
+        )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return f"a {type(value).__name__}"
 
 
 def _import_plugin(name: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from frugalrl.agents.settings import LOSSES
+from frugalrl.files import appending, replacing, write_text_atomically
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.evaluation import Episodes
 
@@ -67,17 +68,51 @@ class CsvFile:
     Args:
         path: the file.
         names: its columns.
-        size: bytes to keep of a file that exists; None starts a new file.
+        kept: bytes and steps of the checkpoint that a run resumes from; None starts a new file.
+
+    Attributes:
+        problem: what was found damaged and what became of it; None: nothing.
     """
 
-    def __init__(self, path: Path, names: Sequence[str], size: int | None = None) -> None:
+    def __init__(
+        self, path: Path, names: Sequence[str], kept: tuple[int, int] | None = None
+    ) -> None:
         self.names = tuple(names)
-        if size is not None and path.is_file() and path.stat().st_size >= size > 0:
-            os.truncate(path, size)
-            self._file = path.open("a", encoding="utf-8", newline="")
+        self.problem: str | None = None
+        if kept is None:
+            write_text_atomically(path, _line(self.names))
         else:
-            self._file = path.open("w", encoding="utf-8", newline="")
-            self._write_line(self.names)
+            self._cut_back(path, *kept)
+        self._file = appending(path)
+
+    def _cut_back(self, path: Path, size: int, env_steps: int) -> None:
+        """Keep the rows up to a checkpoint; of a damaged file those that can be read."""
+        content = path.read_bytes() if path.is_file() else b""
+        lines = content[:size].decode(errors="replace").splitlines(keepends=True)
+        whole = bool(lines) and lines[0] == _line(self.names) and all(map(self._fits, lines[1:]))
+        if whole and len(content) >= size:
+            os.truncate(path, size)
+            return
+        rows = content.decode(errors="replace").splitlines(keepends=True)
+        good = [row for row in rows if self._fits(row) and _steps_of(row) <= env_steps]
+        if content:
+            aside = path.with_name(f"{path.name}.damaged")
+            with replacing(aside) as temporary:
+                temporary.write_bytes(content)
+            self.problem = f"{path} is damaged; it is kept as {aside.name}, and of its rows"
+        else:
+            self.problem = f"{path} is missing; of its rows"
+        self.problem += f" {len(good)} could be read"
+        write_text_atomically(path, "".join([_line(self.names), *good]))
+
+    def _fits(self, line: str) -> bool:
+        """Whether a line is a whole row of numbers."""
+        values = line.removesuffix("\n").split(",")
+        try:
+            numbers = [float(value) for value in values if value]
+        except ValueError:
+            return False
+        return line.endswith("\n") and len(values) == len(self.names) and len(numbers) > 0
 
     @property
     def size(self) -> int:
@@ -88,18 +123,13 @@ class CsvFile:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row; a column without a value stays empty."""
-        self._write_line([_text(row.get(name)) for name in self.names])
+        # One write a line, flushed, so that whoever reads along sees whole rows.
+        self._file.write(_line([_text(row.get(name)) for name in self.names]))
+        self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def _write_line(self, values: Sequence[str]) -> None:
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(values)
-        # One write a line, flushed, so that whoever reads along sees whole rows.
-        self._file.write(line.getvalue())
-        self._file.flush()
 
 
 class TensorBoard:
@@ -194,6 +224,18 @@ def evaluation_rows(env_steps: int, episodes: Episodes) -> list[dict[str, Any]]:
         {"env_steps": env_steps, "episode": number, **dict(zip(names, values, strict=True))}
         for number, values in enumerate(zip(*(array.tolist() for array in arrays), strict=True))
     ]
+
+
+def _line(values: Sequence[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(values)
+    return line.getvalue()
+
+
+def _steps_of(line: str) -> float:
+    """Give the first column of a row, which counts steps in every file."""
+    first = line.partition(",")[0]
+    return float(first) if first else 0.0
 
 
 def _text(value: Any) -> str:

@@ -34,21 +34,25 @@ class Recorder:
         self, config: TrainConfig, directory: RunDirectory | None, state: dict[str, Any] | None
     ) -> None:
         self.rows: list[Row] = []
+        self.problems: list[str] = []
         self._names = columns(config.algo)
         self._sinks: list[Sink] = []
         self._files: dict[str, CsvFile] = {}
         if directory is None:
             return
-        sizes = {} if state is None else state["files"]
+        steps = 0 if state is None else int(state["loop"]["counters"]["env_steps"])
+
+        def kept(name: str) -> tuple[int, int] | None:
+            return None if state is None else (int(state["files"][name]), steps)
+
         self._files = {
-            "metrics": CsvFile(directory.metrics, self._names, sizes.get("metrics")),
-            "evaluations": CsvFile(
-                directory.evaluations, EVALUATION_COLUMNS, sizes.get("evaluations")
-            ),
+            "metrics": CsvFile(directory.metrics, self._names, kept("metrics")),
+            "evaluations": CsvFile(directory.evaluations, EVALUATION_COLUMNS, kept("evaluations")),
         }
+        self.problems = [file.problem for file in self._files.values() if file.problem]
         self.rows = read_rows(directory.metrics)
         if config.tensorboard:
-            purge = None if state is None else int(state["loop"]["counters"]["env_steps"]) + 1
+            purge = None if state is None else steps + 1
             self._sinks.append(TensorBoard(directory.tensorboard, purge))
         if config.wandb:
             self._sinks.append(WeightsAndBiases(directory.path.name, config.to_dict()))

@@ -9,13 +9,22 @@ import platform
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, get_args
 
-from frugalrl.files import LOCK, DirectoryLock, write_json
+from frugalrl.files import (
+    LOCK,
+    DirectoryInUseError,
+    DirectoryLock,
+    delete_leftovers,
+    is_leftover,
+    write_json,
+)
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import RunDirectoryError
 
 CONFIG_VERSION = 1
+Method = Literal["fields", "replay", "fresh"]
+"""How an environment's state is kept; see `env_state`."""
 
 
 class RunDirectory:
@@ -31,6 +40,7 @@ class RunDirectory:
     final = property(lambda self: self.path / "final.json")
     policy = property(lambda self: self.path / "policy.safetensors")
     buffer = property(lambda self: self.path / "buffer.safetensors")
+    state = property(lambda self: self.path / "state.safetensors")
     checkpoints = property(lambda self: self.path / "checkpoints")
     tensorboard = property(lambda self: self.path / "tensorboard")
     log = property(lambda self: self.path / "run.log")
@@ -46,13 +56,30 @@ class RunDirectory:
         Raises:
             RunDirectoryError: saying which, and what to do.
         """
+        self._check_name()
+        try:
+            self._check_unused()
+        except OSError as error:
+            raise RunDirectoryError(
+                f"out={str(self.path)!r} cannot be used: {error.strerror}"
+            ) from error
+
+    def _check_name(self) -> None:
+        try:
+            if b"\0" not in str(self.path).encode():
+                return
+        except UnicodeEncodeError:
+            pass
+        raise RunDirectoryError(f"out={str(self.path)!r} is no name in UTF-8; choose another")
+
+    def _check_unused(self) -> None:
         if self.config.is_file():
             what = "a finished run" if self.finished else "a run that was not finished"
             how = "" if self.finished else f" (resume it with: frugalrl train --resume {self.path})"
             raise RunDirectoryError(f"out={str(self.path)!r} holds {what}{how}; choose another")
         if self.path.exists() and not self.path.is_dir():
             raise RunDirectoryError(f"out={str(self.path)!r} is a file; choose a directory")
-        if self.path.is_dir() and any(self.path.iterdir()):
+        if self.path.is_dir() and not all(map(self._is_nothing, self.path.iterdir())):
             raise RunDirectoryError(f"out={str(self.path)!r} is not empty; choose another")
         parent = self.path
         while not parent.exists():
@@ -62,15 +89,28 @@ class RunDirectory:
                 f"out={str(self.path)!r} cannot be created: {parent} is not a writable directory"
             )
 
+    def _is_nothing(self, path: Path) -> bool:
+        """Whether a file is only what a run leaves that was killed before its configuration."""
+        if path == self.checkpoints and path.is_dir() and not path.is_symlink():
+            return all(map(is_leftover, path.iterdir()))
+        return is_leftover(path)
+
     def check_is_run(self) -> None:
         """Refuse a directory without a run.
 
         Raises:
             RunDirectoryError: saying what is missing.
         """
-        if not self.path.is_dir():
+        self._check_name()
+        try:
+            is_directory, is_run = self.path.is_dir(), self.config.is_file()
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{str(self.path)!r} cannot be read: {error.strerror}"
+            ) from error
+        if not is_directory:
             raise RunDirectoryError(f"{str(self.path)!r} is no directory: there is no run")
-        if not self.config.is_file():
+        if not is_run:
             raise RunDirectoryError(f"{str(self.path)!r} holds no run: its config.json is missing")
 
     def create(self, config: TrainConfig, extra: dict[str, Any]) -> None:
@@ -111,6 +151,8 @@ class RunDirectory:
                     f"{self.config} has version {content['version']}; "
                     f"this release reads version {CONFIG_VERSION}"
                 )
+            if content["environment_state"] not in get_args(Method):
+                raise ValueError(f"environment_state={content['environment_state']!r} is unknown")
             return TrainConfig.from_dict(content["config"]), content
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, RunDirectoryError):
@@ -125,8 +167,14 @@ class RunDirectory:
         """
         try:
             self._lock.acquire()
-        except OSError as error:
+        except DirectoryInUseError as error:
             raise RunDirectoryError(str(error)) from error
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{str(self.path)!r} cannot be written: {error.strerror or error}"
+            ) from error
+        delete_leftovers(self.path)
+        delete_leftovers(self.checkpoints)
 
     def release(self) -> None:
         """Give the lock up."""

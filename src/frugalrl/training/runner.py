@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from frugalrl.files import write_json
+from frugalrl.state_io import load_state
 from frugalrl.training import env_state
 from frugalrl.training.admission import describe_admission, make_admission
-from frugalrl.training.checkpoint import CheckpointStore
+from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore
 from frugalrl.training.config import CUSTOM, TrainConfig
 from frugalrl.training.environments import EnvironmentFactory, check_spaces, find_environment
 from frugalrl.training.errors import ConfigError, RunDirectoryError
@@ -133,6 +136,7 @@ def train(
 def resume(
     path: str | os.PathLike[str],
     *,
+    steps: int | None = None,
     progress: bool | None = None,
     say: Say | None = None,
     admission: Any = None,
@@ -142,6 +146,7 @@ def resume(
 
     Args:
         path: its directory.
+        steps: train for so many steps in all instead; prolongs a finished run too.
         progress: as for `train`.
         say: as for `train`.
         admission: the filter, where the run was given one of your own: a fresh instance.
@@ -157,18 +162,31 @@ def resume(
     with directory:
         directory.acquire()
         config, content = directory.read_config()
-        if directory.finished:
-            raise RunDirectoryError(f"{str(directory.path)!r} is finished: nothing to resume")
         place.check(content)
         config = dataclasses.replace(config, out=directory.path)
+        if directory.finished and steps is None:
+            raise RunDirectoryError(
+                f"{str(directory.path)!r} is finished: nothing to resume; steps (--steps) above "
+                f"{config.steps} prolongs it"
+            )
         config = _with_admission(config, admission)
+        if directory.finished and steps is not None:
+            _prolonged(config, steps, config.steps or 0)
+            reopen(directory)
+        found = CheckpointStore(directory.checkpoints, keep=1).newest(tidy=True)
+        if found is not None:
+            _check_same_run(config, found.state["config"], directory)
+        config = _checked_again(config)
         limit_threads(config.threads)
         check_sinks(wandb=config.wandb)
         factory = find_environment(config.env, config.environment_arguments())
-        method = content["environment_state"]
+        if steps is not None:
+            taken = 0 if found is None else int(found.state["loop"]["counters"]["env_steps"])
+            config = _prolonged(config, steps, taken)
+            write_json(directory.config, {**content, "config": config.to_dict()})
         seeds = Seeds.draw(config.seed, config.envs)
+        method = content["environment_state"]
         session = place.session(config, factory, method, directory, progress, say)
-        found = CheckpointStore(directory.checkpoints, config.keep_checkpoints).newest(tidy=True)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
             return session.run(_make_buffer(config, factory, seeds), seeds)
@@ -176,6 +194,64 @@ def resume(
             session.say(f"warning: skipped a checkpoint that cannot be read: {warning}")
         session.say(f"resuming from {found.path.name}")
         return session.resume(found.state, type(config.admission) if admission else None)
+
+
+# Settings that may differ from those a run was begun with: they leave no trace in training.
+_FREE = frozenset(
+    (
+        *("out", "steps", "quiet", "log_every", "checkpoint_every", "keep_checkpoints"),
+        *("eval_every", "eval_episodes", "eval_seed", "final_episodes", "final_seed"),
+        *("save_buffer", "tensorboard", "wandb", "worker_timeout"),
+    )
+)
+
+
+def _check_same_run(config: TrainConfig, begun: dict[str, Any], directory: RunDirectory) -> None:
+    """Refuse to go on with other settings than those that the checkpoint comes from."""
+    now = json.loads(json.dumps(config.to_dict()))
+    for name in sorted(set(now) - _FREE):
+        if now[name] != begun.get(name):
+            raise RunDirectoryError(
+                f"{directory.config} says {name}={now[name]!r}, but the run was made with "
+                f"{name}={begun.get(name)!r}: the file was damaged or edited; put it right"
+            )
+
+
+def _prolonged(config: TrainConfig, steps: int, taken: int) -> TrainConfig:
+    """Set the length of a run, which must be more than what was done already."""
+    if steps <= taken:
+        raise ConfigError(f"steps={steps} must be above the {taken} that the run has taken already")
+    return _checked_again(dataclasses.replace(config, steps=steps))
+
+
+def _checked_again(config: TrainConfig) -> TrainConfig:
+    """Check a configuration that was resolved before and read from a file since."""
+    if config.buffer_bytes is not None:
+        config = dataclasses.replace(config, buffer_size=None)
+    return resolve(config).config
+
+
+def reopen(directory: RunDirectory) -> None:
+    """Make a finished run one that can be resumed: from its last state and its buffer.
+
+    Raises:
+        RunDirectoryError: one of the two was not kept.
+    """
+    for path in (directory.state, directory.buffer):
+        if not path.is_file():
+            raise RunDirectoryError(
+                f"{str(directory.path)!r} cannot be prolonged: {path.name} is missing (was it run "
+                "with --no-save-buffer?)"
+            )
+    state = load_state(directory.state, kind=KIND, version=VERSION)
+    from frugalrl.replay.buffer import ReplayBuffer
+
+    state["loop"]["buffer"] = ReplayBuffer.load(directory.buffer).state_dict()
+    store = CheckpointStore(directory.checkpoints, keep=1)
+    store.folder.mkdir(exist_ok=True)
+    store.save(int(state["loop"]["counters"]["env_steps"]), state)
+    # Only now: a crash in between leaves a finished run, or one with a checkpoint.
+    directory.final.unlink()
 
 
 def _with_filter(resolved: Resolved, used: AdmissionFilter) -> Resolved:

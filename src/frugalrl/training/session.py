@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from frugalrl.files import write_json
+from frugalrl.files import appending, write_json
 from frugalrl.state_io import save_state
-from frugalrl.training import policies
-from frugalrl.training.checkpoint import CheckpointStore, fingerprint
+from frugalrl.training import checkpoint, policies
+from frugalrl.training.checkpoint import CheckpointStore, fingerprint, likely_cause
 from frugalrl.training.config import TrainConfig
-from frugalrl.training.env_state import Method, undisturbed
+from frugalrl.training.env_state import undisturbed
 from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import StorageError, TrainingInterrupted
 from frugalrl.training.evaluation import Episodes, evaluate
@@ -23,7 +23,7 @@ from frugalrl.training.recorder import Recorder
 from frugalrl.training.report import result_lines
 from frugalrl.training.resolve import agent_settings
 from frugalrl.training.result import TrainResult
-from frugalrl.training.run_directory import RunDirectory
+from frugalrl.training.run_directory import Method, RunDirectory
 from frugalrl.training.signals import InterruptGuard
 from frugalrl.training.threads import blas_threads
 from frugalrl.training.vector import EnvironmentGroup, make_group
@@ -83,7 +83,7 @@ class Session:
             # A full disk is told of by what a run cannot do without.
             with (
                 contextlib.suppress(OSError),
-                self.directory.log.open("a", encoding="utf-8") as file,
+                appending(self.directory.log) as file,
             ):
                 file.write(f"{stamp} {line}\n")
 
@@ -113,15 +113,14 @@ class Session:
                     self._loop.begin(seeds.environments)
                 else:
                     self._restore(state)
-                self._recorder = Recorder(config, self.directory, state)
+                with self._writing():
+                    self._recorder = Recorder(config, self.directory, state)
+                for problem in self._recorder.problems:
+                    self.say(f"warning: {problem}")
                 try:
                     return self._train()
                 finally:
                     self._recorder.close()
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                    raise
-                raise self._disk_full(error) from error
             finally:
                 group.close()
 
@@ -133,6 +132,19 @@ class Session:
 
     def _make_loop(self, group: EnvironmentGroup, agent: Any, buffer: Any) -> TrainingLoop:
         return TrainingLoop(self.config, group, agent, buffer)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Tell of a file that could not be written in words a user can act on."""
+        try:
+            yield
+        except OSError as error:
+            saved = [] if self._store is None else [path.name for path in self._store.paths()]
+            raise StorageError(
+                f"a file of the run could not be written ({error}); {likely_cause(error)}? "
+                f"The newest checkpoint is {saved[0] if saved else 'none'}; put that right, then "
+                "resume"
+            ) from error
 
     def _train(self) -> TrainResult:
         loop, steps = self._loop, self.config.steps
@@ -192,7 +204,8 @@ class Session:
         due = loop.env_steps > self._logged_at and (late or loop.finished)
         if episodes is not None or due:
             self._logged_at = loop.env_steps
-            self._recorder.record(loop.row(), self._wall(), episodes)
+            with self._writing():
+                self._recorder.record(loop.row(), self._wall(), episodes)
         if self._crossed(self._saved_at, config.checkpoint_every) and self._save_is_cheap():
             self._save()
 
@@ -219,8 +232,19 @@ class Session:
         if self._store is None:
             return
         begun = time.perf_counter()
+        state = self._state()
+        self._tell_problems(state["loop"]["environments"])
+        self._store.save(self._loop.env_steps, state)
+        self._saved_at = self._loop.env_steps
+        self._save_time = time.perf_counter()
+        self._save_cost = self._save_time - begun
+
+    def _state(self) -> dict[str, Any]:
+        """Give everything that a continuation needs."""
         loop = self._loop
-        state = {
+        with self._writing():
+            sizes = self._recorder.sizes()
+        return {
             "loop": loop.state_dict(),
             "policy": loop.agent.policy_state(),
             "session": {
@@ -228,18 +252,14 @@ class Session:
                 "logged_at": self._logged_at,
                 "evaluated_at": self._evaluated_at,
             },
-            "files": self._recorder.sizes(),
+            "config": self.config.to_dict(),
+            "files": sizes,
             "times": {
                 "train_seconds": loop.train_seconds,
                 "wall_seconds": self._wall(),
                 "peak_memory_bytes": self._peak(),
             },
         }
-        self._tell_problems(state["loop"]["environments"])
-        self._store.save(loop.env_steps, state)
-        self._saved_at = loop.env_steps
-        self._save_time = time.perf_counter()
-        self._save_cost = self._save_time - begun
 
     def _tell_problems(self, environments: list[dict[str, Any]]) -> None:
         """Say, once, that an environment's state can no longer be saved."""
@@ -291,10 +311,8 @@ class Session:
             fingerprint=fingerprint(state),
         )
         if self.directory is not None and self._store is not None:
-            try:
+            with self._writing():
                 self._write(self.directory, result, policy)
-            except OSError as error:
-                raise self._disk_full(error) from error
             self._store.clear()
         for line in result_lines(result):
             self.say(line)
@@ -305,14 +323,11 @@ class Session:
         save_state(directory.policy, policy, kind=policies.KIND, version=policies.VERSION)
         if self.config.save_buffer:
             result.buffer.save(directory.buffer)
+            # With the buffer, all that is needed to prolong the run.
+            state = self._state()
+            del state["loop"]["buffer"]
+            save_state(directory.state, state, kind=checkpoint.KIND, version=checkpoint.VERSION)
         write_json(directory.final, result.to_dict())
-
-    def _disk_full(self, error: OSError) -> StorageError:
-        saved = [] if self._store is None else [path.name for path in self._store.paths()]
-        return StorageError(
-            f"a file of the run could not be written ({error}); the newest checkpoint is "
-            f"{saved[0] if saved else 'none'}: free some space, then resume"
-        )
 
     def _status(self) -> Status:
         loop = self._loop

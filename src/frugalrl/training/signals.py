@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -48,3 +50,16 @@ class InterruptGuard:
         self.signum = signum
         # Straight to the descriptor: a handler may interrupt a print half-way.
         os.write(2, b"\nsaving the run, then stopping (once more: stop at once)\n")
+
+
+def die_with(parent: int, signum: int = signal.SIGTERM) -> None:
+    """Ask the system for a signal when the process that started this one dies (Linux only)."""
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    set_parent_death_signal = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signum)
+    if os.getppid() != parent:
+        os._exit(128 + signum)

@@ -6,12 +6,13 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
+import shutil
 import signal
 import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -21,12 +22,15 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from numpy.typing import NDArray
 
-from frugalrl.training import env_state
+from frugalrl.training import env_state, environments
 from frugalrl.training.environments import Environment, EnvironmentFactory
 from frugalrl.training.errors import BrokenEnvironmentError
+from frugalrl.training.run_directory import Method
+from frugalrl.training.signals import die_with
 
 Floats = NDArray[np.float32]
 
+_FOLDER = "frugalrl-workers-"
 _FALSE = np.zeros(1, dtype=np.bool_)
 _FALSE.flags.writeable = False
 
@@ -43,6 +47,8 @@ class Step(NamedTuple):
     """(n, d) what to act on next: after an episode's end the new episode's first observation."""
     any_ended: bool
     """Whether any episode ended."""
+    successes: Sequence[float] = ()
+    """1 or 0 for each episode that ended and said whether it was a success (`is_success`)."""
 
 
 class EnvironmentGroup(Protocol):
@@ -73,7 +79,7 @@ class EnvironmentGroup(Protocol):
 class SyncGroup:
     """Environments stepped one after another in this process."""
 
-    def __init__(self, factory: EnvironmentFactory, count: int, method: env_state.Method) -> None:
+    def __init__(self, factory: EnvironmentFactory, count: int, method: Method) -> None:
         self.count = count
         self._method = method
         self._environments = [env_state.prepare(factory, method) for _ in range(count)]
@@ -83,7 +89,8 @@ class SyncGroup:
 
     def reset(self, seeds: Sequence[int]) -> Floats:
         """Begin the first episodes."""
-        rows = [env.reset(seed=s)[0] for env, s in zip(self._environments, seeds, strict=True)]
+        pairs = zip(self._environments, seeds, strict=True)
+        rows = [environments.reset(env, self._shape[1:], seed) for env, seed in pairs]
         return np.array(rows, dtype=np.float32)
 
     def step(self, actions: Floats) -> Step:
@@ -95,30 +102,34 @@ class SyncGroup:
         rewards = np.empty(self.count)
         terminated = np.empty(self.count, dtype=np.bool_)
         truncated = np.empty(self.count, dtype=np.bool_)
+        successes: list[float] = []
         for row, environment in enumerate(self._environments):
-            observation, rewards[row], terminated[row], truncated[row], _ = environment.step(
-                actions[row].copy()
+            observation, rewards[row], terminated[row], truncated[row], info = environments.step(
+                environment, actions[row].copy(), self._shape[1:]
             )
             final[row] = observation
             if terminated[row] or truncated[row]:
-                observation, _ = environment.reset()
+                successes += environments.success(info)
+                observation = environments.reset(environment, self._shape[1:])
             current[row] = observation
         ended = bool((terminated | truncated).any())
-        return Step(final, rewards, terminated, truncated, current, ended)
+        return Step(final, rewards, terminated, truncated, current, ended, successes)
 
     def _step_one(self, action: Floats) -> Step:
         """Do the same for a single environment, without the loop's cost."""
         environment = self._environments[0]
         # A copy, because an environment may change its action and the buffer takes the same one.
-        observation, reward, terminated, truncated, _ = environment.step(action.copy())
+        observation, reward, terminated, truncated, info = environments.step(
+            environment, action.copy(), self._shape[1:]
+        )
         final = current = np.array(observation, dtype=np.float32, ndmin=2)
         rewards = np.array((reward,), dtype=np.float64)
         if not (terminated or truncated):
             return Step(final, rewards, _FALSE, _FALSE, current, False)
-        observation, _ = environment.reset()
+        observation = environments.reset(environment, self._shape[1:])
         current = np.array(observation, dtype=np.float32, ndmin=2)
         ends = np.array(((terminated,), (truncated,)), dtype=np.bool_)
-        return Step(final, rewards, ends[0], ends[1], current, True)
+        return Step(final, rewards, ends[0], ends[1], current, True, environments.success(info))
 
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""
@@ -151,14 +162,18 @@ class AsyncGroup:
         self,
         factory: EnvironmentFactory,
         count: int,
-        method: env_state.Method,
+        method: Method,
         timeout: float = 60.0,
     ) -> None:
         self.count = count
         self._timeout = timeout
-        self._stacks = tempfile.TemporaryDirectory(prefix="frugalrl-workers-")
+        _delete_folders_of_the_dead()
+        self._stacks = tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-")
         stacks = Path(self._stacks.name)
-        makers = [_WorkerMaker(factory, method, i, stacks / str(i)) for i in range(count)]
+        template = factory.make()
+        kinds = (template.observation_space, template.action_space)
+        template.close()
+        makers = [_WorkerMaker(factory, method, i, stacks / str(i), kinds) for i in range(count)]
         try:
             # Forking a process that runs threads can deadlock, so workers are spawned.
             self._vector = AsyncVectorEnv(
@@ -194,7 +209,10 @@ class AsyncGroup:
         final = current.copy()
         for row in np.flatnonzero(ended):
             final[row] = infos["final_obs"][row]
-        return Step(final, rewards, terminated, truncated, current, True)
+        told = infos.get("final_info", {})
+        said = "is_success" in told
+        successes = told["is_success"][told["_is_success"]].tolist() if said else ()
+        return Step(final, rewards, terminated, truncated, current, True, successes)
 
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""
@@ -267,79 +285,119 @@ class AsyncGroup:
 
 
 class _WorkerMaker:
-    """Makes the environment inside a worker; can be sent to one."""
+    """Makes what stands for the environment inside a worker; can be sent to one."""
 
     def __init__(
-        self, factory: EnvironmentFactory, method: env_state.Method, index: int, stack: Path
+        self,
+        factory: EnvironmentFactory,
+        method: Method,
+        index: int,
+        stack: Path,
+        kinds: tuple[spaces.Space[Any], spaces.Space[Any]],
     ) -> None:
-        self._arguments = (factory, method, index, stack)
+        self._arguments = (factory, method, index, stack, kinds)
+        self._parent = os.getpid()
 
     def __call__(self) -> Environment:
+        if os.getpid() != self._parent:
+            # A worker that hangs hears nothing of its parent's end.
+            die_with(self._parent, signal.SIGKILL)
         return _Worker(*self._arguments)
 
 
-class _Worker(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The outermost wrapper in a worker: full tracebacks, state, no infos to send."""
+class _Worker(gymnasium.Env[Any, Any]):
+    """What a worker steps: full tracebacks, state, no infos to send.
+
+    The environment is made when it is first reset, so that a constructor that hangs or raises is
+    told of like a step that does.
+    """
 
     def __init__(
-        self, factory: EnvironmentFactory, method: env_state.Method, index: int, stack: Path
+        self,
+        factory: EnvironmentFactory,
+        method: Method,
+        index: int,
+        stack: Path,
+        kinds: tuple[spaces.Space[Any], spaces.Space[Any]],
     ) -> None:
-        super().__init__(env_state.prepare(factory, method))
+        self._factory = factory
         self._method = method
         self._index = index
         self._stack = stack
-        self._started = False
+        self.observation_space, self.action_space = kinds
+        self._made: Environment | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        self._start()
-        try:
-            return self.env.reset(seed=seed, options=options)[0], {}
-        except Exception:
-            raise self._failure() from None
+        with self._told_in_full():
+            return environments.reset(self._environment(), self._shape, seed), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        try:
-            observation, reward, terminated, truncated, _ = self.env.step(action)
-        except Exception:
-            raise self._failure() from None
-        return observation, reward, terminated, truncated, {}
+        with self._told_in_full():
+            observation, reward, terminated, truncated, info = environments.step(
+                self._environment(), action, self._shape
+            )
+        told = environments.success(info) if terminated or truncated else []
+        return observation, reward, terminated, truncated, {"is_success": told[0]} if told else {}
 
     def capture_state(self) -> env_state.State:
-        return env_state.capture(self.env, self._method)
+        return env_state.capture(self._environment(), self._method)
 
     def restore_state(self, states: list[tuple[env_state.State, int]]) -> env_state.Restored:
-        self._start()
-        return env_state.restore(self.env, *states[self._index])
+        with self._told_in_full():
+            return env_state.restore(self._environment(), *states[self._index])
 
-    def _start(self) -> None:
-        """Set the worker's signals; not in the constructor, which the main process runs too."""
-        if self._started:
-            return
-        self._started = True
-        # Ctrl-C reaches the whole group; the main process decides what it means.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if hasattr(faulthandler, "register"):
-            faulthandler.register(signal.SIGUSR1, file=self._stack.open("w"), all_threads=False)
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
 
-    def _failure(self) -> BrokenEnvironmentError:
-        return BrokenEnvironmentError(
-            f"environment worker {self._index} raised:\n{traceback.format_exc()}"
-        )
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return cast("spaces.Box", self.observation_space).shape
+
+    def _environment(self) -> Environment:
+        if self._made is None:
+            # Ctrl-C reaches the whole group; the main process decides what it means.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            if hasattr(faulthandler, "register"):
+                faulthandler.register(signal.SIGUSR1, file=self._stack.open("w"), all_threads=False)
+            self._made = env_state.prepare(self._factory, self._method)
+        return self._made
+
+    @contextlib.contextmanager
+    def _told_in_full(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            raise BrokenEnvironmentError(
+                f"environment worker {self._index} raised:\n{traceback.format_exc()}"
+            ) from None
 
 
 def make_group(
     factory: EnvironmentFactory,
     count: int,
     workers: str,
-    method: env_state.Method,
+    method: Method,
     timeout: float,
 ) -> EnvironmentGroup:
     """Make `count` environments, in this process or in workers."""
     if workers == "async":
         return AsyncGroup(factory, count, method, timeout)
     return SyncGroup(factory, count, method)
+
+
+def _delete_folders_of_the_dead() -> None:
+    """Delete what processes that were killed have left of their workers."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        owner = folder.name.removeprefix(_FOLDER).partition("-")[0]
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, ValueError):
+            continue  # another user's, or not ours at all
 
 
 def _read(path: Path) -> str:
