@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 
 from frugalrl.bench import origin
@@ -32,6 +33,7 @@ def execute(
     open_report: bool = False,
     command: str = "",
     backend: Backend | None = None,
+    closing: Callable[[Summary], list[str]] | None = None,
 ) -> int:
     """Run a suite and write its report.
 
@@ -45,6 +47,7 @@ def execute(
         open_report: Open the report in the browser.
         command: What the user typed.
         backend: What starts the runs; None: processes of this machine.
+        closing: Makes the lines that are printed at the end; None: a table and the verdict.
 
     Returns:
         An exit code: 0, 1 if a run failed, 128 plus the signal's number if one stopped it.
@@ -81,7 +84,7 @@ def execute(
         )
         return 128 + stopped
     page = write_report(out)
-    print("\n".join(["", *result_lines(summarize(read_results(out))), ""]))
+    print("\n".join(["", *(closing or result_lines)(summarize(read_results(out))), ""]))
     show_report(page, open_report=open_report)
     lost = states.count("failed") + states.count("blocked")
     if lost:
@@ -89,8 +92,8 @@ def execute(
     return 1 if lost else 0
 
 
-def result_lines(summary: Summary) -> list[str]:
-    """Put the results into a table for a terminal, and below it what they say."""
+def result_lines(summary: Summary, *, words: bool = True) -> list[str]:
+    """Put the results into a table for a terminal, and below it, in words, what they say."""
     against = "baseline" if summary.reference == BASELINE else "FAC"
     tasks = len(summary.results.tasks) > 1
     heads = ("seeds", "reward", f"vs {against}", "transitions", "buffer", "training")
@@ -117,7 +120,7 @@ def result_lines(summary: Summary) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-    return [*lines, "", *textwrap.wrap(verdict(summary), 100)]
+    return [*lines, "", *textwrap.wrap(verdict(summary), 100)] if words else lines
 
 
 def show_report(page: Path, *, open_report: bool) -> None:
