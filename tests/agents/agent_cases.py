@@ -24,6 +24,12 @@ CASES = {
     "td3-large": ("td3", {"sampler": "large_batch"}),
     "td3-delay": ("td3", {"policy_delay": 3}),
     "ddpg": ("ddpg", {}),
+    "sac-unequal": ("sac", {"net_arch": {"pi": [6], "qf": [16, 12]}}),
+    "sac-sde-unequal": (
+        "sac",
+        {"use_sde": True, "log_std_init": -1.0, "net_arch": {"pi": [16, 9], "qf": [7, 8, 5]}},
+    ),
+    "td3-unequal": ("td3", {"net_arch": {"pi": [20, 6], "qf": [16]}}),
 }
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from agent_cases import A, D, make, make_batch
 
+from frugalrl.agents.policy import ActionScale
+
 ONE = np.random.default_rng(8).normal(size=(1, D)).astype(np.float32)
 
 
@@ -18,10 +20,9 @@ def test_shapes_types_and_scale(case, environments):
         assert actions.environment.shape == actions.buffer.shape == (environments, A)
         assert actions.environment.dtype == actions.buffer.dtype == np.float32
         assert np.abs(actions.buffer).max() <= 1
-        np.testing.assert_allclose(agent.to_env_action(actions.buffer), actions.environment)
-        np.testing.assert_allclose(
-            agent.to_buffer_action(actions.environment), actions.buffer, atol=1e-6
-        )
+        scale = ActionScale(np.full(A, -1.0), np.full(A, 2.0))
+        np.testing.assert_allclose(scale.to_environment(actions.buffer), actions.environment)
+        np.testing.assert_allclose(scale.to_unit(actions.environment), actions.buffer, atol=1e-6)
 
 
 def test_random_actions_fill_the_space():
@@ -44,7 +45,7 @@ def test_sac_explores_with_the_policys_own_spread():
 def test_td3_adds_noise_and_clips():
     agent = make("td3", environments=6000, action_noise="normal", action_noise_std=0.3)
     actions = agent.act(np.repeat(ONE, 6000, 0)).buffer
-    mean = agent.to_buffer_action(agent.act_deterministic(ONE))[0]
+    mean = agent.act_deterministic(ONE)[0] / 2
     inside = np.abs(mean) < 0.2
     assert inside.any()
     np.testing.assert_allclose(actions.std(0)[inside], 0.3, rtol=0.05)
@@ -69,6 +70,23 @@ def test_state_dependent_noise_is_drawn_anew_every_so_often():
     np.testing.assert_array_equal(taken[0], taken[1])
     np.testing.assert_array_equal(taken[2], taken[3])
     assert (taken[1] != taken[2]).all()
+
+
+@pytest.mark.parametrize("every", [-1, 2])
+def test_random_steps_count_for_state_dependent_noise(every):
+    """As in Stable-Baselines3: matrices are drawn when a rollout begins, whoever acts first."""
+    agent, other = (make("sac-sde", sde_sample_freq=every) for _ in range(2))
+    for one in (agent, other):
+        one.rollout_started()
+    drawn = agent._matrices.copy()
+    assert (drawn != 0).all()
+    agent.act_random(1)
+    agent.act(ONE)
+    np.testing.assert_array_equal(agent._matrices, drawn)
+    np.testing.assert_array_equal(agent.act(ONE).buffer == other.act(ONE).buffer, every < 0)
+    before = agent._matrices.copy()
+    agent.rollout_started()
+    assert (agent._matrices != before).all()
 
 
 def test_state_dependent_noise_differs_between_environments():

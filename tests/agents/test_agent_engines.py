@@ -10,8 +10,8 @@ from agent_cases import CASES, D, learner_state, make, make_batch
 def check_equal(ours, theirs):
     """Check states to rounding.
 
-    Adam divides a slope by its size, so one that is only rounding still moves its parameter by up
-    to the learning rate: slopes are compared one by one, parameters as a whole.
+    Adam divides a gradient by its size, so one that is only rounding still moves its parameter by
+    up to the learning rate: gradients are compared one by one, parameters as a whole.
     """
     for name, value in ours.items():
         np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-3, err_msg=name)
@@ -39,6 +39,20 @@ def test_engines_agree(case):
         np.testing.assert_allclose(errors[0], errors[1], rtol=1e-4, atol=1e-5)
     else:
         assert errors == [None, None]
+
+
+@pytest.mark.parametrize("case", ["sac", "td3"])
+def test_engines_agree_on_discounts_of_several_steps(case):
+    fused, jax = (make(case, engine=engine) for engine in ("fused", "jax"))
+    batch = make_batch(fused, updates=3)
+    plain = make(case)
+    plain.update(batch)
+    powers = np.random.default_rng(1).integers(1, 4, batch.rewards.shape)
+    batch.extra = {"discount": (0.99**powers).astype(np.float32)}
+    for agent in (fused, jax):
+        agent.update(batch)
+    check_equal(learner_state(fused), learner_state(jax))
+    assert (learner_state(plain)["critics"] != learner_state(fused)["critics"]).any()
 
 
 @pytest.mark.parametrize("net_arch", [(7,), (9, 5, 6)])

@@ -42,11 +42,11 @@ def some(flat):
 
 def check_gradient(loss, flat, slow, indices=None):
     """Check a loss and its gradient against the slow twin and its finite differences."""
-    value, slopes = jax.value_and_grad(loss)(flat)
+    value, gradient = jax.value_and_grad(loss)(flat)
     indices = some(flat) if indices is None else indices
     assert value == pytest.approx(slow(flat), rel=1e-9)
     expected = reference.finite_difference(slow, flat, indices)
-    np.testing.assert_allclose(np.asarray(slopes)[indices], expected, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(np.asarray(gradient)[indices], expected, rtol=1e-5, atol=1e-8)
     assert np.abs(expected).max() > 1e-4
 
 
@@ -101,7 +101,7 @@ def test_sac_actor_loss(case):
 def test_critic_loss(case, scale):
     spec, state, inputs = prepare(case)
     targets = np.linspace(-1, 1, 8)
-    batches = critics.lessons(spec, state.critics, inputs, targets)
+    batches = critics.critic_batches(spec, state.critics, inputs, targets)
 
     def slow(flat):
         return reference.critic_loss(
@@ -157,6 +157,16 @@ def test_td3_actor_loss(case):
         state.actor,
         slow,
     )
+
+
+def test_a_batch_may_bring_its_own_discounts():
+    agent = make("sac")
+    batch = make_batch(agent)
+    batch.extra = {}
+    np.testing.assert_array_equal(agent._fill(batch).discounts.max(), np.float32(0.99))
+    batch.extra = {"discount": np.random.default_rng(0).random((1, 8), np.float32)}
+    expected = np.where(batch.terminated, np.float32(0), batch.extra["discount"])
+    np.testing.assert_array_equal(agent._fill(batch).discounts, expected)
 
 
 def test_only_terminal_transitions_have_no_future():

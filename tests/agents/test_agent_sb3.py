@@ -12,6 +12,10 @@ from gymnasium.spaces import Box
 from stable_baselines3.common.logger import Logger
 
 UPDATES = 6
+CHECKED = (
+    *("sac", "sac-fixed", "sac-start", "sac-sde", "td3", "ddpg"),
+    *("sac-unequal", "sac-sde-unequal", "td3-unequal"),
+)
 
 
 class Blank(gymnasium.Env):
@@ -34,7 +38,7 @@ def make_theirs(agent, monkeypatch, draws):
     """Build SB3's model with the agent's networks, fed the same batches and noise."""
     settings, spec, state = agent.settings, agent.spec, learner_state(agent)
     keywords = {name: getattr(settings, name) for name in ("batch_size", "tau", "gamma")}
-    policy = {"net_arch": list(settings.net_arch)}
+    policy = {"net_arch": settings.to_dict()["net_arch"]}
     if settings.algo == "sac":
         keywords |= {"ent_coef": settings.ent_coef, "use_sde": settings.use_sde}
         policy["log_std_init"] = settings.log_std_init
@@ -92,7 +96,7 @@ def flatten(modules):
     return torch.cat([part for pair in parts for part in pair]).numpy()
 
 
-@pytest.mark.parametrize("case", ["sac", "sac-fixed", "sac-start", "sac-sde", "td3", "ddpg"])
+@pytest.mark.parametrize("case", CHECKED)
 def test_updates_are_stable_baselines3s(case, monkeypatch):
     overrides = {"target_entropy": "auto"} if case == "sac-start" else {}
     agent = make(case, **overrides)

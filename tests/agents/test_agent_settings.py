@@ -32,6 +32,18 @@ def test_settings_survive_json():
     assert hash(again) == hash(settings)
 
 
+def test_actor_and_critics_of_different_sizes():
+    settings = AgentSettings(net_arch={"pi": [64, 32], "qf": (256,)})
+    assert (settings.actor_arch, settings.critic_arch) == ((64, 32), (256,))
+    assert str(settings.net_arch) == "64x32 and 256"
+    again = AgentSettings.from_dict(json.loads(json.dumps(settings.to_dict())))
+    assert (again, hash(again)) == (settings, hash(settings))
+    assert AgentSettings(net_arch='{"pi": [64, 32], "qf": [256]}') == settings
+    same = AgentSettings(net_arch={"pi": [8, 8], "qf": [8, 8]})
+    assert same == AgentSettings(net_arch=[8, 8])
+    assert same.actor_arch == same.critic_arch == (8, 8)
+
+
 def test_learning_rate_schedules():
     assert AgentSettings(learning_rate=1e-3).learning_rate_at(0.25) == 1e-3
     assert AgentSettings(learning_rate="lin_8e-4").learning_rate_at(0.25) == pytest.approx(2e-4)
@@ -60,6 +72,11 @@ def test_initial_entropy_coefficient():
         ("gamma", 1.5),
         ("net_arch", ()),
         ("net_arch", (64, 0)),
+        ("net_arch", 64),
+        ("net_arch", {"pi": [64]}),
+        ("net_arch", {"pi": [64], "vf": [64]}),
+        ("net_arch", {"pi": [64], "qf": []}),
+        ("net_arch", "64x64"),
         ("learning_rate", 0.0),
         ("learning_rate", "exp_1e-3"),
         ("ent_coef", "auto_0"),

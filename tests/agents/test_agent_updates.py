@@ -10,7 +10,7 @@ import pytest
 import torch
 from agent_cases import CASES, A, D, learner_state, make, make_batch
 
-from frugalrl.agents.fused.critics import first_above, select_by_error
+from frugalrl.agents.fused.critics import select_by_error
 from frugalrl.agents.fused.networks import adam, adam_scales, polyak
 from frugalrl.agents.jax.critics import select_by_error as select_by_error_jax
 
@@ -63,10 +63,10 @@ def test_a_restored_agent_goes_on_with_the_same_bits(case, engine):
     agent, other = make(case, **settings), make(case, seed=9, **settings)
     step(agent, 3)
     saved = agent.state_dict()
-    numbers = {name: value for name, value in saved.items() if name not in ("learner", "matrices")}
+    plain = {name: value for name, value in saved.items() if name not in ("learner", "matrices")}
     if saved["noise"] is not None:
-        numbers["noise"] = {"value": saved["noise"]["value"].tolist()}
-    saved = saved | json.loads(json.dumps(numbers))
+        plain["noise"] = {"value": saved["noise"]["value"].tolist()}
+    saved = saved | json.loads(json.dumps(plain))
     expected = step(agent, 3, seed=50)
     other.load_state_dict(saved)
     np.testing.assert_array_equal(step(other, 3, seed=50), expected)
@@ -178,13 +178,6 @@ def test_selection_works_where_every_error_vanishes():
     np.testing.assert_allclose(weights, 1, rtol=1e-6)
 
 
-def test_first_above_is_searchsorted():
-    values = np.sort(np.random.default_rng(0).random(17))
-    for value in np.linspace(-0.1, values[-1], 50):
-        expected = min(np.searchsorted(values, value, side="right"), 16)
-        assert first_above(values, value) == expected
-
-
 def test_adam_is_optaxs_and_torchs():
     rng = np.random.default_rng(0)
     start = rng.normal(size=50).astype(np.float32)
@@ -194,11 +187,11 @@ def test_adam_is_optaxs_and_torchs():
     parameter = torch.nn.Parameter(torch.tensor(start))
     optimizer = torch.optim.Adam([parameter], lr=1e-2)
     for count in range(1, 30):
-        slopes = rng.normal(size=50).astype(np.float32)
-        adam(ours, slopes, first, second, adam_scales(count, 1e-2))
-        change, state = rule.update(slopes, state)
+        gradient = rng.normal(size=50).astype(np.float32)
+        adam(ours, gradient, first, second, adam_scales(count, 1e-2))
+        change, state = rule.update(gradient, state)
         theirs = optax.apply_updates(theirs, change)
-        parameter.grad = torch.tensor(slopes)
+        parameter.grad = torch.tensor(gradient)
         optimizer.step()
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(ours, parameter.detach(), rtol=1e-4, atol=1e-6)

@@ -144,11 +144,11 @@ def td3_actor_loss(observations: np.ndarray, actor: Network, critic: Network) ->
 
 
 def finite_difference(function, at: np.ndarray, indices: np.ndarray, step: float = 1e-6):
-    """Return the slopes of a function of a vector along some of its axes."""
-    slopes = []
+    """Return the derivatives of a function of a vector along some of its axes."""
+    derivatives = []
     for index in indices:
         up, down = np.array(at, float), np.array(at, float)
         up[index] += step
         down[index] -= step
-        slopes.append((function(up) - function(down)) / (2 * step))
-    return np.array(slopes)
+        derivatives.append((function(up) - function(down)) / (2 * step))
+    return np.array(derivatives)

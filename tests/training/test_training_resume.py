@@ -55,6 +55,17 @@ def test_rounds_of_episodes(tiny, stop_and_go, assert_same_run, tmp_path):
     assert whole.updates >= 150
 
 
+def test_actor_and_critics_of_different_sizes(tiny, stop_and_go, assert_same_run, tmp_path):
+    config = tiny(net_arch={"pi": [4], "qf": [12, 6]}, use_sde=True)
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 33, 110)
+    assert_same_run(whole, pieces)
+    policy = frugalrl.load_policy(tmp_path / "pieces")
+    assert policy.mlp.sizes[1:-1] == (4,)
+    again = json.loads((tmp_path / "whole" / "config.json").read_text())
+    assert again["config"]["net_arch"] == {"pi": [4], "qf": [12, 6]}
+
+
 @pytest.mark.parametrize("env", ["Hopper-v5", "LunarLanderContinuous-v3", "Pendulum-v1"])
 def test_real_environments_in_mid_episode(env, tiny, stop_and_go, assert_same_run, tmp_path):
     config = tiny(env=env, preset="none", admission="fac", steps=150, eval_every=0)

@@ -38,7 +38,7 @@ class Learner(Protocol):
         """Return a view of the actor's parameters, good until the next update."""
 
     def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
-        """Do K updates; return the metrics (K, ...) and absolute errors (K, n)."""
+        """Do K updates; return the losses (K, ...) and absolute errors (K, n)."""
 
 
 class ActionNoise:
@@ -140,14 +140,15 @@ class Agent:
             self._noise = ActionNoise(
                 settings.action_noise, settings.action_noise_std, environments, a
             )
-        # gSDE's exploration matrices (environments, h, a), drawn when first needed
-        self._matrices = np.zeros((environments, settings.net_arch[-1], a), np.float32)
-        self._rollout_steps = 0
+        # gSDE's exploration matrices (environments, h, a)
+        self._matrices = np.zeros((environments, self.spec.latent_size, a), np.float32)
+        self.rollout_started()
 
     # Acting
 
     def act(self, observations: Floats) -> Actions:
         """Return exploring actions for observations (n, d)."""
+        self._begin_step()
         observations = np.asarray(observations, np.float32)
         if not self.spec.stochastic:
             actions = self._policy.unit_actions(observations)
@@ -160,15 +161,9 @@ class Agent:
             noise *= np.exp(np.clip(output[:, a:], LOG_STD_MIN, LOG_STD_MAX))
             noise += output[:, :a]
             actions = np.tanh(noise)
-        self._rollout_steps += 1
         return self._finish(actions)
 
     def _act_sde(self, observations: Floats) -> Floats:
-        every = self.settings.sde_sample_freq
-        if self._rollout_steps == 0 or (every > 0 and self._rollout_steps % every == 0):
-            log_std = self._policy.parameters[self.spec.actor.size :]
-            self._matrices = self._explore_rng.standard_normal(self._matrices.shape, np.float32)
-            self._matrices *= np.exp(log_std).reshape(self._matrices.shape[1:])
         mean, latent = self._policy.forward(observations)
         np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND, out=mean)
         if len(mean) == 1:
@@ -179,9 +174,9 @@ class Agent:
 
     def act_random(self, n: int | None = None) -> Actions:
         """Return uniform actions (n, a), with action noise on top, as SB3 warms up."""
+        self._begin_step()
         shape = (n or self.environments, self.spec.action_size)
         actions = self._explore_rng.uniform(-1, 1, shape).astype(np.float32)
-        self._rollout_steps += 1
         return self._finish(actions)
 
     def _finish(self, actions: Floats) -> Actions:
@@ -192,14 +187,6 @@ class Agent:
     def act_deterministic(self, observations: Floats) -> Floats:
         """Return the policy's own actions (n, a) in the environment's bounds."""
         return self._policy(observations)
-
-    def to_env_action(self, actions: Floats) -> Floats:
-        """Scale actions (..., a) within [-1, 1] to the environment's bounds."""
-        return self._scale.to_environment(actions)
-
-    def to_buffer_action(self, actions: Floats) -> Floats:
-        """Scale the environment's actions (..., a) to [-1, 1]."""
-        return self._scale.to_unit(actions)
 
     def actor_parameters(self) -> Floats:
         """Copy what ``act`` needs: the actor's flat vector, gSDE's deviations included."""
@@ -216,6 +203,20 @@ class Agent:
     def rollout_started(self) -> None:
         """Begin a block of steps between two updates: gSDE draws new exploration matrices."""
         self._rollout_steps = 0
+        self._draw_matrices()
+
+    def _begin_step(self) -> None:
+        """Count a step of a rollout, random or not; gSDE's matrices follow this clock."""
+        every = self.settings.sde_sample_freq
+        if every > 0 and self._rollout_steps and self._rollout_steps % every == 0:
+            self._draw_matrices()
+        self._rollout_steps += 1
+
+    def _draw_matrices(self) -> None:
+        if self.settings.use_sde:
+            log_std = self._policy.parameters[self.spec.actor.size :]
+            self._matrices = self._explore_rng.standard_normal(self._matrices.shape, np.float32)
+            self._matrices *= np.exp(log_std).reshape(self._matrices.shape[1:])
 
     def episode_ended(self, mask: NDArray[np.bool_]) -> None:
         """Reset the action noise of the environments whose episode ended (n,)."""
@@ -233,7 +234,9 @@ class Agent:
 
         Args:
             batch: A ``frugalrl.replay.Batch`` (or what has its attributes) with arrays
-                (K, B, ...), or (K, m * B, ...) for the large-batch sampler.
+                (K, B, ...), or (K, m * B, ...) for the large-batch sampler. Where its ``extra``
+                has a ``discount`` (K, B), that weighs the value of what follows instead of gamma:
+                gamma^n of returns over n steps.
             progress: Remaining fraction of the run, 1 to 0, for learning-rate schedules.
 
         Returns:
@@ -265,7 +268,8 @@ class Agent:
             inputs.next_observations.shape
         )
         # Bootstrap through a time limit: only a terminal transition has no future.
-        np.multiply(np.logical_not(batch.terminated), self.settings.gamma, out=inputs.discounts)
+        discount = (getattr(batch, "extra", None) or {}).get("discount", self.settings.gamma)
+        np.multiply(np.logical_not(batch.terminated), discount, out=inputs.discounts)
         if self.settings.sampler == "prioritized":
             inputs.weights[...] = batch.weights
         self._learn_rng.standard_normal(dtype=np.float32, out=inputs.noise)

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from typing import Any
 
+from frugalrl.checks import check_choice, integer_from, is_positive, number_from
+
 ALGORITHMS = ("sac", "td3", "ddpg")
 SAMPLERS = ("uniform", "prioritized", "large_batch")
 ENGINES = ("fused", "jax")
-ACTION_NOISES = (None, "normal", "ornstein-uhlenbeck")
+ACTION_NOISES = ("normal", "ornstein-uhlenbeck")
 LOSSES = {
     "sac": ("critic_loss", "actor_loss", "ent_coef", "ent_coef_loss"),
     "td3": ("critic_loss", "actor_loss"),
     "ddpg": ("critic_loss", "actor_loss"),
 }
 """What an algorithm's updates say about themselves, in order."""
+
+
+@dataclass(frozen=True)
+class NetArch:
+    """Widths of the hidden layers where actor and critics differ."""
+
+    pi: tuple[int, ...]
+    """The actor's."""
+    qf: tuple[int, ...]
+    """Every critic's."""
+
+    def __str__(self) -> str:
+        return " and ".join("x".join(map(str, widths)) for widths in (self.pi, self.qf))
 
 
 @dataclass(frozen=True)
@@ -33,8 +50,8 @@ class AgentSettings:
     """Share of the new parameters that enters the target networks at every update."""
     gamma: float = 0.99
     """Discount factor."""
-    net_arch: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of actor and critics."""
+    net_arch: tuple[int, ...] | NetArch = (256, 256)
+    """Widths of the hidden layers; ``{"pi": [64, 64], "qf": [256, 256]}``: actor's and critics'."""
     ent_coef: float | str = "auto"
     """SAC's entropy coefficient: fixed, learned (``"auto"``), or learned from ``"auto_0.1"``."""
     target_entropy: float | str = "auto"
@@ -63,40 +80,45 @@ class AgentSettings:
     """What computes updates: ``fused`` (by hand, for a CPU), or ``jax``, an extra of its own."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "net_arch", tuple(int(width) for width in self.net_arch))
-        _choose("algo", self.algo, ALGORITHMS)
-        _choose("sampler", self.sampler, SAMPLERS)
-        _choose("engine", self.engine, ENGINES)
-        _choose("action_noise", self.action_noise, ACTION_NOISES)
+        object.__setattr__(self, "net_arch", net_arch_from(self.net_arch))
+        check_choice("algo", self.algo, ALGORITHMS)
+        check_choice("sampler", self.sampler, SAMPLERS)
+        check_choice("engine", self.engine, ENGINES)
+        if self.action_noise is not None:
+            check_choice("action_noise", self.action_noise, ACTION_NOISES)
         for name in ("batch_size", "policy_delay", "target_update_interval"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+            integer_from(name, getattr(self, name), 1)
         for name in ("target_policy_noise", "target_noise_clip", "action_noise_std"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be finite and >= 0, got {getattr(self, name)!r}")
-        if not 0 < self.tau <= 1:
-            raise ValueError(f"tau must be in (0, 1], got {self.tau!r}")
-        if not 0 <= self.gamma <= 1:
-            raise ValueError(f"gamma must be in [0, 1], got {self.gamma!r}")
-        if any(width < 1 for width in self.net_arch) or not self.net_arch:
-            raise ValueError(f"net_arch must hold positive widths, got {self.net_arch!r}")
+            number_from(name, getattr(self, name), "a number from 0", lambda x: 0 <= x < math.inf)
+        number_from("tau", self.tau, "a number above 0 and up to 1", lambda x: 0 < x <= 1)
+        number_from("gamma", self.gamma, "a number from 0 to 1", lambda x: 0 <= x <= 1)
         if self.use_sde and self.algo != "sac":
             raise ValueError(f"use_sde=True is for algo='sac', got algo={self.algo!r}")
         self.learning_rate_at(1.0)
         self.initial_entropy_coefficient()
         if self.target_entropy != "auto":
-            _number("target_entropy", self.target_entropy)
+            _parse("target_entropy", self.target_entropy, "a finite number or 'auto'")
 
     @classmethod
     def defaults(cls, algo: str, **overrides: Any) -> AgentSettings:
         """Return Stable-Baselines3's defaults for an algorithm, with some of them overridden."""
-        _choose("algo", algo, ALGORITHMS)
+        check_choice("algo", algo, ALGORITHMS)
         values: dict[str, Any] = {"algo": algo}
         if algo != "sac":
             values |= {"learning_rate": 1e-3, "net_arch": (400, 300)}
         if algo == "ddpg":
             values |= {"policy_delay": 1, "target_policy_noise": 0.1, "target_noise_clip": 0.0}
         return cls(**(values | overrides))
+
+    @property
+    def actor_arch(self) -> tuple[int, ...]:
+        """Widths of the actor's hidden layers."""
+        return self.net_arch.pi if isinstance(self.net_arch, NetArch) else self.net_arch
+
+    @property
+    def critic_arch(self) -> tuple[int, ...]:
+        """Widths of every critic's hidden layers."""
+        return self.net_arch.qf if isinstance(self.net_arch, NetArch) else self.net_arch
 
     @property
     def critics(self) -> int:
@@ -110,25 +132,24 @@ class AgentSettings:
 
     def initial_entropy_coefficient(self) -> float:
         """Return the entropy coefficient that learning starts from."""
-        text = self.ent_coef
-        if isinstance(text, str) and text.startswith("auto"):
-            text = text[5:] if text.startswith("auto_") else (1.0 if text == "auto" else text)
-            value = _number("ent_coef", text)
-            if value <= 0:
-                raise ValueError(f"ent_coef={self.ent_coef!r} must start above 0")
-            return value
-        return _number("ent_coef", text)
+        use = "a finite number, 'auto' or 'auto_<number above 0>'"
+        if self.ent_coef == "auto":
+            return 1.0
+        if self.learns_entropy_coefficient:
+            text = str(self.ent_coef).removeprefix("auto_")
+            return _parse("ent_coef", self.ent_coef, use, text, is_positive)
+        return _parse("ent_coef", self.ent_coef, use)
 
     def learning_rate_at(self, progress: float) -> float:
         """Return the learning rate when this fraction of the run (1 to 0) remains."""
-        rate = self.learning_rate
+        rate, use = self.learning_rate, "a number above 0 or 'lin_<number above 0>'"
         if isinstance(rate, str) and rate.startswith("lin_"):
-            return _positive("learning_rate", rate[4:], rate) * progress
-        return _positive("learning_rate", rate, rate)
+            return _parse("learning_rate", rate, use, rate[4:], is_positive) * progress
+        return _parse("learning_rate", rate, use, rate, is_positive)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
-        return asdict(self) | {"net_arch": list(self.net_arch)}
+        return asdict(self) | {"net_arch": net_arch_to_json(self.net_arch)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> AgentSettings:
@@ -137,6 +158,44 @@ class AgentSettings:
         if unknown := set(values) - known:
             raise ValueError(f"unknown agent settings {sorted(unknown)}; known: {sorted(known)}")
         return cls(**values)
+
+
+def net_arch_from(value: Any) -> tuple[int, ...] | NetArch:
+    """Read ``net_arch``: widths, a dictionary of the actor's and the critics', or its JSON text.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    wrong = ValueError(
+        f"net_arch={value!r} is no list of widths from 1; use (64, 64) for all networks or "
+        '{"pi": [64, 64], "qf": [256, 256]} for the actor and the critics'
+    )
+    try:
+        if isinstance(value, str):
+            value = json.loads(value)
+        if isinstance(value, Mapping):
+            value = NetArch(**value)
+        if isinstance(value, NetArch):
+            pi, qf = _widths(value.pi), _widths(value.qf)
+            return pi if pi == qf else NetArch(pi, qf)
+        return _widths(value)
+    except (TypeError, ValueError):
+        raise wrong from None
+
+
+def net_arch_to_json(value: Any) -> Any:
+    """Give ``net_arch``, in whatever form, as a list or a dictionary of two."""
+    arch = net_arch_from(value)
+    if isinstance(arch, NetArch):
+        return {"pi": list(arch.pi), "qf": list(arch.qf)}
+    return list(arch)
+
+
+def _widths(value: Iterable[int]) -> tuple[int, ...]:
+    widths = tuple(integer_from("net_arch", width, 1) for width in value)
+    if not widths:
+        raise ValueError("no layer")
+    return widths
 
 
 def check_engine(engine: str) -> None:
@@ -154,26 +213,18 @@ def check_engine(engine: str) -> None:
             )
 
 
-def _choose(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {choices}, got {value!r}")
-
-
-def _number(name: str, value: Any) -> float:
+def _parse(
+    name: str,
+    value: Any,
+    use: str,
+    text: Any = None,
+    accepts: Callable[[float], bool] = math.isfinite,
+) -> float:
+    """Read a number, or the text of one (a part of the value), from a setting."""
     try:
-        number = float(value)
+        number = float(value if text is None else text)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number or 'auto', got {value!r}")
-    return number
-
-
-def _positive(name: str, value: Any, shown: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise ValueError(f"{name} must be a positive number or 'lin_<number>', got {shown!r}")
+    if not accepts(number):
+        raise ValueError(f"{name}={value!r} is out of range; use {use}")
     return number

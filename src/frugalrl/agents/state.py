@@ -79,13 +79,18 @@ class Spec:
     def actor(self) -> Mlp:
         """The actor's network; without gSDE, SAC's gives means and log standard deviations."""
         outputs = 2 if self.stochastic and not self.settings.use_sde else 1
-        hidden = self.settings.net_arch
+        hidden = self.settings.actor_arch
         return Mlp((self.observation_size, *hidden, outputs * self.action_size))
 
     @property
     def critic(self) -> Mlp:
         """One critic's network."""
-        return Mlp((self.observation_size + self.action_size, *self.settings.net_arch, 1))
+        return Mlp((self.observation_size + self.action_size, *self.settings.critic_arch, 1))
+
+    @property
+    def latent_size(self) -> int:
+        """Width of the actor's last hidden layer, which gSDE explores from."""
+        return self.actor.sizes[-2]
 
     @property
     def target_entropy(self) -> float:
@@ -96,8 +101,7 @@ class Spec:
     @property
     def actor_size(self) -> int:
         """Length of the actor's vector, gSDE's log standard deviations included."""
-        sde = self.settings.use_sde
-        return self.actor.size + (self.settings.net_arch[-1] * self.action_size if sde else 0)
+        return self.actor.size + self.settings.use_sde * self.latent_size * self.action_size
 
     def init_actor(self, rng: np.random.Generator) -> Floats:
         """Draw the actor; gSDE's log standard deviations (hidden, a) follow the network."""
@@ -116,7 +120,7 @@ class Spec:
         from; with gSDE one exploration matrix serves both. TD3 needs the first only.
         """
         if self.settings.use_sde:
-            return self.settings.net_arch[-1], self.action_size
+            return self.latent_size, self.action_size
         return rows + self.settings.batch_size * self.stochastic, self.action_size
 
     def uniforms_shape(self) -> tuple[int, int]:
@@ -135,7 +139,7 @@ class Inputs(NamedTuple):
     actions: Any  # (m, a), within [-1, 1]
     rewards: Any  # (m,)
     next_observations: Any  # (m, d)
-    discounts: Any  # (m,) gamma, or 0 after a terminal transition
+    discounts: Any  # (m,) gamma or gamma^n, or 0 after a terminal transition
     weights: Any  # (m,) loss weights of prioritized replay, else ones
     noise: Any  # standard normal draws; see Spec.noise_shape
     uniforms: Any  # (critics, batch) draws in [0, 1) for LaBER's selections, else (critics, 0)
@@ -145,8 +149,8 @@ class SacState(NamedTuple):
     """SAC's networks and optimizers."""
 
     actor: Any  # (actor parameters,)
-    actor_first: Any  # Adam's averages of the slopes ...
-    actor_second: Any  # ... and of their squares
+    actor_first: Any  # Adam's averages of the gradient ...
+    actor_second: Any  # ... and of its square
     critics: Any  # (critics x critic parameters,)
     critics_first: Any
     critics_second: Any
@@ -176,32 +180,19 @@ State = SacState | Td3State
 def initial_state(spec: Spec, rng: np.random.Generator) -> State:
     """Draw the networks, as NumPy arrays."""
     actor, critics = spec.init_actor(rng), spec.init_critics(rng)
-    updates = np.zeros(1, np.int32)
-    zeros = np.zeros_like
+    shared = {
+        "actor": actor,
+        "actor_first": np.zeros_like(actor),
+        "actor_second": np.zeros_like(actor),
+        "critics": critics,
+        "critics_first": np.zeros_like(critics),
+        "critics_second": np.zeros_like(critics),
+        "targets": critics.copy(),
+        "updates": np.zeros(1, np.int32),
+    }
     if not spec.stochastic:
-        return Td3State(
-            actor,
-            zeros(actor),
-            zeros(actor),
-            actor.copy(),
-            critics,
-            zeros(critics),
-            zeros(critics),
-            critics.copy(),
-            np.zeros(1, np.float32),
-            updates,
-        )
+        return Td3State(**shared, actor_target=actor.copy(), actor_loss=np.zeros(1, np.float32))
     ent_coef = np.zeros(3, np.float32)
     if spec.settings.learns_entropy_coefficient:
         ent_coef[0] = np.log(spec.settings.initial_entropy_coefficient())
-    return SacState(
-        actor,
-        zeros(actor),
-        zeros(actor),
-        critics,
-        zeros(critics),
-        zeros(critics),
-        critics.copy(),
-        ent_coef,
-        updates,
-    )
+    return SacState(**shared, ent_coef=ent_coef)

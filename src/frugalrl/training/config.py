@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from frugalrl.agents.settings import NetArch, net_arch_from, net_arch_to_json
 from frugalrl.training.errors import ConfigError
 
 Algo = Literal["sac", "td3", "ddpg"]
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
     Keywords = Mapping[str, Any] | str
     Bounds = str | Sequence[Sequence[float]]
     Directory = Path | str
+    Widths = Sequence[int] | Mapping[str, Sequence[int]] | NetArch | str
 else:
     Admission = Literal["none", "fac", "random"]
     Keywords = str
     Bounds = str
     Directory = Path
+    Widths = tuple[int, ...] | str
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class TrainConfig:
     """Steps in each environment between two rounds of updates; episode: a round is one episode."""
     gradient_steps: int | None = None
     """Updates in a round; -1: as many as steps were taken."""
-    net_arch: tuple[int, ...] | None = None
-    """Units of the hidden layers."""
+    net_arch: Widths | None = None
+    """Units of the hidden layers; of actor and critics: {"pi": [64, 64], "qf": [256, 256]}."""
 
     ent_coef: float | str | None = None
     """SAC: entropy coefficient; auto learns it, auto_0.1 starts from 0.1."""
@@ -179,7 +182,7 @@ class TrainConfig:
         if not isinstance(self.admission, str):
             values["admission"] = f"{CUSTOM}{self.admission.name}"
         values["out"] = None if self.out is None else str(self.out)
-        values["net_arch"] = None if self.net_arch is None else list(self.net_arch)
+        values["net_arch"] = None if self.net_arch is None else net_arch_to_json(self.net_arch)
         if isinstance(self.env_kwargs, Mapping):
             values["env_kwargs"] = dict(self.env_kwargs)
         return values
@@ -197,7 +200,7 @@ class TrainConfig:
         if fields.get("out") is not None:
             fields["out"] = Path(fields["out"])
         if fields.get("net_arch") is not None:
-            fields["net_arch"] = tuple(fields["net_arch"])
+            fields["net_arch"] = net_arch_from(fields["net_arch"])
         return cls(**fields)
 
     def environment_arguments(self) -> dict[str, Any]:

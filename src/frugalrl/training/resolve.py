@@ -89,7 +89,7 @@ def resolve(config: TrainConfig) -> Resolved:
         if getattr(full, name) is not None:
             origins[name] = "given"
     _check_relations(full)
-    agent_settings(full)
+    full = dataclasses.replace(full, net_arch=agent_settings(full).net_arch)
     return Resolved(full, origins, filter_notes(full))
 
 

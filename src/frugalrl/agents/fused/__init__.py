@@ -9,5 +9,9 @@ from __future__ import annotations
 
 from frugalrl.compiling import compiled as _compiled
 
-# Sums may be reordered and multiply-adds contracted, which vectorises them; NaN stays NaN.
-compiled = _compiled(nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+# Multiply-adds may be contracted; NaN stays NaN.
+compiled = _compiled(nogil=True, fastmath={"contract", "nsz", "arcp"})
+# Sums may be reordered too, which vectorises them. Only for functions that are one long sum: the
+# order is the compiler's choice, and that of a short one may change where it is inlined, so that
+# the process that compiles would round otherwise than those that find compiled code on disk.
+compiled_sum = _compiled(nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})

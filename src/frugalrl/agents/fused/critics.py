@@ -3,60 +3,61 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.networks import (
     ZERO,
-    action_gradient,
     adam,
     adam_scales,
+    add_action_gradients,
     backward_critic,
     forward_critic,
-    side_by_side,
 )
-from frugalrl.agents.fused.scratch import Numbers, Scratch
-from frugalrl.agents.state import SMALLEST_ERROR, Floats, Ints, State
+from frugalrl.agents.fused.scratch import Constants, Scratch, critic_network
+from frugalrl.agents.state import SMALLEST_ERROR, Floats, Inputs, Ints, State
 
 
 @compiled
-def one_of(flat: Floats, index: int, count: int) -> Floats:
-    """Return the parameters of one of several networks of the same size, as a view."""
-    size = flat.shape[0] // count
-    return flat[index * size : (index + 1) * size]
+def one_update(inputs: Inputs, k: int) -> Inputs:
+    """Return the data of one of K updates, as views."""
+    return Inputs(
+        inputs.observations[k],
+        inputs.actions[k],
+        inputs.rewards[k],
+        inputs.next_observations[k],
+        inputs.discounts[k],
+        inputs.weights[k],
+        inputs.noise[k],
+        inputs.uniforms[k],
+    )
 
 
 @compiled
-def evaluate(critics: Floats, inputs: Floats, scratch: Scratch, numbers: Numbers) -> None:
-    """Compute every critic's values of inputs (rows, d + a) into scratch.q."""
-    for c in range(numbers.critics):
-        forward_critic(
-            one_of(critics, c, numbers.critics),
-            numbers.critic_sizes,
-            inputs,
-            scratch.critic_memory[c],
-            scratch.q[c, : inputs.shape[0]],
-        )
-
-
-@compiled
-def first_above(sorted_values: NDArray[np.float64], value: float) -> int:
-    """Return the first index whose value is greater, or the last index."""
-    low, high = 0, sorted_values.shape[0] - 1
-    while low < high:
-        middle = (low + high) // 2
-        if sorted_values[middle] > value:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+def evaluate(
+    critics: Floats,
+    used: int,
+    observations: Floats,
+    actions: Floats,
+    scratch: Scratch,
+    constants: Constants,
+) -> None:
+    """Compute the values that the first critics give to rows of actions into scratch.q."""
+    rows, d = observations.shape
+    inputs = scratch.inputs[:rows]
+    for i in range(rows):
+        for j in range(d):
+            inputs[i, j] = observations[i, j]
+        for j in range(actions.shape[1]):
+            inputs[i, d + j] = actions[i, j]
+    for c in range(used):
+        forward_critic(critic_network(critics, c, scratch, constants), inputs, scratch.q[c, :rows])
 
 
 @compiled
 def select_by_error(
     values: Floats, targets: Floats, uniforms: Floats, rows: Ints, weights: Floats
 ) -> None:
-    """Draw rows with probability proportional to their absolute error, with replacement.
+    """Draw rows with probability proportional to their absolute error, with replacement (LaBER).
 
     Weights mean(|error|) / |error| make the weighted loss an unbiased estimate of the mean.
     """
@@ -67,7 +68,7 @@ def select_by_error(
         total += max(abs(values[i] - targets[i]), SMALLEST_ERROR)
         cumulative[i] = total
     for k in range(rows.shape[0]):
-        i = first_above(cumulative, uniforms[k] * total)
+        i = min(np.searchsorted(cumulative, uniforms[k] * total, side="right"), m - 1)
         rows[k] = i
         error = max(abs(values[i] - targets[i]), SMALLEST_ERROR)
         weights[k] = np.float32(total / m) / error
@@ -76,9 +77,8 @@ def select_by_error(
 @compiled
 def choose(uniforms: Floats, index: int, scratch: Scratch) -> None:
     """Gather LaBER's selection for one critic, whose values of the large batch are in q."""
-    m = scratch.targets.shape[0]
     rows = scratch.rows
-    select_by_error(scratch.q[index, :m], scratch.targets, uniforms, rows, scratch.chosen_weights)
+    select_by_error(scratch.q[index], scratch.targets, uniforms, rows, scratch.chosen_weights)
     for k in range(rows.shape[0]):
         for j in range(scratch.inputs.shape[1]):
             scratch.chosen_inputs[k, j] = scratch.inputs[rows[k], j]
@@ -86,71 +86,56 @@ def choose(uniforms: Floats, index: int, scratch: Scratch) -> None:
 
 
 @compiled
-def learn_one(
-    critic: Floats,
-    slopes: Floats,
-    inputs: Floats,
-    targets: Floats,
-    weights: Floats,
-    index: int,
-    scratch: Scratch,
-    numbers: Numbers,
-    half: bool,
-    errors: Floats,
-) -> float:
-    """Compute one critic's slopes; return its loss. Adds its share to the absolute errors."""
-    rows = inputs.shape[0]
-    values = scratch.q[index, :rows]
-    memory = scratch.critic_memory[index]
-    sizes = numbers.critic_sizes
-    forward_critic(critic, sizes, inputs, memory, values)
-    scale = np.float32((1.0 if half else 2.0) / rows)
-    loss = 0.0
-    for i in range(rows):
-        error = values[i] - targets[i]
-        weighted = weights[i] * error
-        loss += weighted * error
-        scratch.q_slopes[i] = scale * weighted
-        errors[i] += abs(error) / np.float32(numbers.critics)
-    backward_critic(critic, slopes, sizes, inputs, memory, scratch.gradients, scratch.q_slopes)
-    return float(loss / rows * (0.5 if half else 1.0))
-
-
-@compiled
 def learn_critics(
     state: State,
-    data: tuple[Floats, Floats, Floats, Floats],
+    batch: Inputs,
     scratch: Scratch,
-    numbers: Numbers,
+    constants: Constants,
     rate: float,
-    half: bool,
+    scale: float,
     errors: Floats,
 ) -> float:
-    """Take one Adam step of every critic towards scratch.targets; return the loss.
+    """Take one Adam step of every critic towards scratch.targets.
 
-    ``data`` is (observations, actions, weights, uniforms) of one update; ``half`` halves the loss.
+    Args:
+        state: Changed in place.
+        batch: One update's data.
+        scratch: Working space.
+        constants: Shapes and settings.
+        rate: Learning rate.
+        scale: Of the mean squared error.
+        errors: Filled with the mean absolute errors (n,).
+
+    Returns:
+        The loss, summed over critics.
     """
-    observations, actions, weights, uniforms = data
-    side_by_side(observations, actions, scratch.inputs)
-    for i in range(errors.shape[0]):
-        errors[i] = ZERO
+    n = constants.batch
+    evaluate(
+        state.critics, constants.critics, batch.observations, batch.actions, scratch, constants
+    )
+    errors[:] = ZERO
     loss = 0.0
-    if numbers.large:
-        evaluate(state.critics, scratch.inputs, scratch, numbers)
-    for c in range(numbers.critics):
-        critic = one_of(state.critics, c, numbers.critics)
-        slopes = one_of(scratch.critic_slopes, c, numbers.critics)
-        rows, targets, row_weights = scratch.inputs, scratch.targets, weights
-        if numbers.large:
-            choose(uniforms[c], c, scratch)
-            rows, targets = scratch.chosen_inputs, scratch.chosen_targets
-            row_weights = scratch.chosen_weights
-        loss += learn_one(
-            critic, slopes, rows, targets, row_weights, c, scratch, numbers, half, errors
-        )
+    for c in range(constants.critics):
+        critic = critic_network(state.critics, c, scratch, constants)
+        inputs, targets, weights = scratch.inputs, scratch.targets, batch.weights
+        values = scratch.q[c, :n]
+        if constants.large:
+            choose(batch.uniforms[c], c, scratch)
+            inputs, targets = scratch.chosen_inputs, scratch.chosen_targets
+            weights = scratch.chosen_weights
+            forward_critic(critic, inputs, values)
+        total = 0.0
+        for i in range(n):
+            error = values[i] - targets[i]
+            weighted = weights[i] * error
+            total += weighted * error
+            scratch.q_gradients[i] = np.float32(2 * scale / n) * weighted
+            errors[i] += abs(error) / np.float32(constants.critics)
+        backward_critic(critic, inputs, scratch.q_gradients)
+        loss += total / n * scale
     adam(
         state.critics,
-        scratch.critic_slopes,
+        scratch.critic_gradients,
         state.critics_first,
         state.critics_second,
         adam_scales(state.updates[0], rate),
@@ -159,41 +144,43 @@ def learn_critics(
 
 
 @compiled
-def value_gradient(critics: Floats, scratch: Scratch, numbers: Numbers, used: int) -> float:
-    """Fill action_slopes with the gradient of minus the mean of the least value.
+def least(q: Floats, row: int, used: int) -> int:
+    """Return which of the first critics says least of a row."""
+    found = 0
+    for c in range(1, used):
+        if q[c, row] < q[found, row]:
+            found = c
+    return found
+
+
+@compiled
+def value_gradient(critics: Floats, used: int, scratch: Scratch, constants: Constants) -> float:
+    """Fill action_gradients with the gradient of minus the mean of the least value.
 
     Args:
         critics: Their parameters.
+        used: How many of them take part.
         scratch: Has the values of n rows in q, the hidden layers in critic_memory.
-        numbers: Settings.
-        used: How many of the critics take part.
+        constants: Shapes and settings.
 
     Returns:
         The mean of the least value.
     """
-    n = numbers.batch
-    scratch.action_slopes[:] = ZERO
+    n = constants.batch
+    scratch.action_gradients[:] = ZERO
     total = 0.0
     for c in range(used):
         count = 0
         for i in range(n):
-            least = 0
-            for other in range(1, used):
-                if scratch.q[other, i] < scratch.q[least, i]:
-                    least = other
-            if least == c:
+            if least(scratch.q, i, used) == c:
                 scratch.rows[count] = i
                 total += scratch.q[c, i]
                 count += 1
         if count > 0:
-            action_gradient(
-                one_of(critics, c, numbers.critics),
-                numbers.critic_sizes,
-                scratch.critic_memory[c],
-                n,
-                scratch.gradients,
-                np.float32(-1.0 / n),
+            add_action_gradients(
+                critic_network(critics, c, scratch, constants),
                 scratch.rows[:count],
-                scratch.action_slopes,
+                np.float32(-1.0 / n),
+                scratch.action_gradients,
             )
     return total / n

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.agents.fused import sac, td3
-from frugalrl.agents.fused.scratch import Scratch, aligned, make_numbers, make_scratch
+from frugalrl.agents.fused.scratch import Scratch, aligned, make_constants, make_scratch
 from frugalrl.agents.settings import LOSSES
 from frugalrl.agents.state import Inputs, Spec, State
 
@@ -19,9 +19,8 @@ class FusedLearner:
 
     def __init__(self, spec: Spec, state: State) -> None:
         self._spec = spec
-        update: Callable[..., None] = sac.update if spec.stochastic else td3.update
-        self._update = update
-        self._numbers = make_numbers(spec)
+        self._update: Callable[..., None] = sac.update if spec.stochastic else td3.update
+        self._constants = make_constants(spec)
         self._scratch: dict[int, Scratch] = {}
         self._losses = len(LOSSES[spec.settings.algo])
         self.load(state)
@@ -54,7 +53,7 @@ class FusedLearner:
         scratch = self._scratch.get(m)
         if scratch is None:
             scratch = self._scratch[m] = make_scratch(self._spec, m)
-        metrics = np.empty((k, self._losses), np.float32)
+        losses = np.empty((k, self._losses), np.float32)
         errors = np.empty((k, self._spec.settings.batch_size), np.float32)
-        self._update(self._state, inputs, scratch, self._numbers, rate, metrics, errors)
-        return metrics, errors
+        self._update(self._state, inputs, scratch, self._constants, rate, losses, errors)
+        return losses, errors

@@ -1,4 +1,4 @@
-"""Squashed policies and their gradients: Gaussian, state-dependent (gSDE), deterministic."""
+"""SAC's squashed policies and their gradients: Gaussian, and state-dependent (gSDE)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ import math
 import numpy as np
 
 from frugalrl.agents.fused import compiled
-from frugalrl.agents.fused.blas import (
-    product,
-    product_left_transposed,
-    product_right_transposed,
-)
+from frugalrl.agents.fused.blas import product, product_left_transposed, product_right_transposed
 from frugalrl.agents.fused.networks import ONE, ZERO
 from frugalrl.agents.fused.scratch import Scratch
 from frugalrl.agents.state import EPSILON, LOG_STD_MAX, LOG_STD_MIN, SDE_MEAN_BOUND, Floats
@@ -36,42 +32,44 @@ def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: F
 
 
 @compiled
+def unsquashed_gradient(
+    action: np.float32, weight: np.float32, action_gradient: np.float32
+) -> np.float32:
+    """Go back through tanh, both the action's way and its log-determinant's."""
+    rest = ONE - action * action
+    return weight * TWO * action * rest / (rest + EPSILON) + action_gradient * rest
+
+
+@compiled
 def gaussian_gradient(
-    outputs: Floats,
-    noise: Floats,
-    actions: Floats,
-    action_slopes: Floats,
-    ent_coef: np.float32,
-    output_slopes: Floats,
+    outputs: Floats, noise: Floats, actions: Floats, ent_coef: np.float32, scratch: Scratch
 ) -> None:
-    """Fill output_slopes (n, 2a) with the gradient of mean(ent_coef * log_prob) - value."""
+    """Fill output_gradients (n, 2a) with the gradient of mean(ent_coef * log_prob) - value."""
     n, a = actions.shape
     weight = np.float32(ent_coef / n)
     for i in range(n):
         for j in range(a):
-            action = actions[i, j]
-            rest = ONE - action * action
-            slope = weight * TWO * action * rest / (rest + EPSILON) + action_slopes[i, j] * rest
-            output_slopes[i, j] = slope
+            gradient = unsquashed_gradient(actions[i, j], weight, scratch.action_gradients[i, j])
+            scratch.output_gradients[i, j] = gradient
             log_std = outputs[i, a + j]
             within = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
-            inner = slope * np.exp(log_std) * noise[i, j] - weight
-            output_slopes[i, a + j] = inner if within else ZERO
+            inner = gradient * np.exp(log_std) * noise[i, j] - weight
+            scratch.output_gradients[i, a + j] = inner if within else ZERO
 
 
 @compiled
-def explore(log_std: Floats, noise: Floats, matrix: Floats, variances: Floats) -> None:
+def draw_matrix(log_std: Floats, noise: Floats, scratch: Scratch) -> None:
     """Draw gSDE's exploration matrix (h, a), and square its standard deviations."""
     for i in range(noise.shape[0]):
         for j in range(noise.shape[1]):
             std = np.exp(log_std[i, j])
-            matrix[i, j] = std * noise[i, j]
-            variances[i, j] = std * std
+            scratch.matrix[i, j] = std * noise[i, j]
+            scratch.variances[i, j] = std * std
 
 
 @compiled
 def sample_sde(
-    means: Floats, latent: Floats, scratch: Scratch, actions: Floats, log_prob: Floats
+    means: Floats, latent: Floats, actions: Floats, log_prob: Floats, scratch: Scratch
 ) -> None:
     """Draw actions (n, a) with the exploration matrix in scratch, and log-probabilities."""
     n, a = actions.shape
@@ -98,10 +96,10 @@ def sample_sde(
 def sde_gradient(
     means: Floats,
     latent: Floats,
-    scratch: Scratch,
     actions: Floats,
     ent_coef: np.float32,
-    log_std_slopes: Floats,
+    scratch: Scratch,
+    log_std_gradient: Floats,
 ) -> None:
     """Do ``gaussian_gradient`` for gSDE: also the latent's and log_std's gradients."""
     n, a = actions.shape
@@ -110,56 +108,26 @@ def sde_gradient(
     spreading = np.empty((n, a), np.float32)  # gradient of its variance
     for i in range(n):
         for j in range(a):
-            action = actions[i, j]
-            rest = ONE - action * action
-            slope = (
-                weight * TWO * action * rest / (rest + EPSILON) + scratch.action_slopes[i, j] * rest
-            )
+            gradient = unsquashed_gradient(actions[i, j], weight, scratch.action_gradients[i, j])
             mean = means[i, j]
             within = (mean > -SDE_MEAN_BOUND) & (mean < SDE_MEAN_BOUND)
-            scratch.output_slopes[i, j] = slope if within else ZERO
+            scratch.output_gradients[i, j] = gradient if within else ZERO
             share = scratch.deviation[i, j] / scratch.variance[i, j]
-            through[i, j] = slope - weight * share
+            through[i, j] = gradient - weight * share
             spreading[i, j] = weight * HALF * (share * share - ONE / scratch.variance[i, j])
-    product_right_transposed(through, scratch.matrix, scratch.latent_slopes)
-    by_variance = scratch.gradients[: latent.size].reshape(latent.shape)
+    product_right_transposed(through, scratch.matrix, scratch.latent_gradients)
+    by_variance = scratch.space[: latent.size].reshape(latent.shape)
     product_right_transposed(spreading, scratch.variances, by_variance)
     for i in range(n):
         for j in range(latent.shape[1]):
-            scratch.latent_slopes[i, j] += TWO * latent[i, j] * by_variance[i, j]
+            scratch.latent_gradients[i, j] += TWO * latent[i, j] * by_variance[i, j]
     of_matrix = np.empty(scratch.matrix.shape, np.float32)
     of_variances = np.empty(scratch.matrix.shape, np.float32)
     product_left_transposed(latent, through, of_matrix)
     product_left_transposed(scratch.squares[:n], spreading, of_variances)
     for i in range(latent.shape[1]):
         for j in range(a):
-            log_std_slopes[i, j] = (
+            log_std_gradient[i, j] = (
                 scratch.matrix[i, j] * of_matrix[i, j]
                 + TWO * scratch.variances[i, j] * of_variances[i, j]
             )
-
-
-@compiled
-def squash(outputs: Floats, actions: Floats) -> None:
-    """Write tanh of outputs (n, a) into actions."""
-    for i in range(actions.shape[0]):
-        for j in range(actions.shape[1]):
-            actions[i, j] = np.tanh(outputs[i, j])
-
-
-@compiled
-def disturb(actions: Floats, noise: Floats, std: np.float32, bound: np.float32) -> None:
-    """Add clipped noise to actions (n, a) and keep them within [-1, 1], in place."""
-    for i in range(actions.shape[0]):
-        for j in range(actions.shape[1]):
-            shift = min(max(std * noise[i, j], -bound), bound)
-            actions[i, j] = min(max(actions[i, j] + shift, -ONE), ONE)
-
-
-@compiled
-def squash_gradient(actions: Floats, action_slopes: Floats, output_slopes: Floats) -> None:
-    """Go back through tanh."""
-    for i in range(actions.shape[0]):
-        for j in range(actions.shape[1]):
-            action = actions[i, j]
-            output_slopes[i, j] = action_slopes[i, j] * (ONE - action * action)

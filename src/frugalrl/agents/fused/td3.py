@@ -2,79 +2,78 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from frugalrl.agents.fused import compiled
-from frugalrl.agents.fused.critics import evaluate, learn_critics, one_of, value_gradient
+from frugalrl.agents.fused.critics import (
+    evaluate,
+    learn_critics,
+    least,
+    one_update,
+    value_gradient,
+)
 from frugalrl.agents.fused.networks import (
+    ONE,
     adam,
     adam_scales,
     backward_actor,
-    forward,
-    forward_critic,
+    forward_actor,
     polyak,
-    side_by_side,
 )
-from frugalrl.agents.fused.policies import disturb, squash, squash_gradient
-from frugalrl.agents.fused.scratch import Numbers, Scratch
+from frugalrl.agents.fused.scratch import Constants, Scratch, actor_network
 from frugalrl.agents.state import Floats, Inputs, Td3State
 
 
 @compiled
-def act(actor: Floats, observations: Floats, scratch: Scratch, numbers: Numbers) -> Floats:
+def act(actor: Floats, observations: Floats, scratch: Scratch, constants: Constants) -> Floats:
     """Write the policy's actions of observations (rows, d) into scratch.actions; return them."""
-    rows = observations.shape[0]
+    rows, a = observations.shape[0], scratch.actions.shape[1]
     outputs, actions = scratch.outputs[:rows], scratch.actions[:rows]
-    forward(actor, numbers.actor_sizes, observations, scratch.actor_memory, outputs)
-    squash(outputs, actions)
+    forward_actor(actor_network(actor, scratch, constants), observations, outputs)
+    for i in range(rows):
+        for j in range(a):
+            actions[i, j] = np.tanh(outputs[i, j])
     return actions
 
 
 @compiled
-def compute_targets(
-    state: Td3State, inputs: Inputs, k: int, scratch: Scratch, numbers: Numbers
-) -> None:
+def compute_targets(state: Td3State, batch: Inputs, scratch: Scratch, constants: Constants) -> None:
     """Fill scratch.targets with what the critics should say: reward plus discounted value."""
-    following = inputs.next_observations[k]
-    actions = act(state.actor_target, following, scratch, numbers)
-    disturb(actions, inputs.noise[k], numbers.target_noise, numbers.target_noise_clip)
-    side_by_side(following, actions, scratch.inputs)
-    evaluate(state.targets, scratch.inputs, scratch, numbers)
-    for i in range(following.shape[0]):
-        least = scratch.q[0, i]
-        for c in range(1, numbers.critics):
-            least = min(least, scratch.q[c, i])
-        scratch.targets[i] = inputs.rewards[k, i] + inputs.discounts[k, i] * least
+    following, bound = batch.next_observations, constants.target_noise_clip
+    actions = act(state.actor_target, following, scratch, constants)
+    for i in range(actions.shape[0]):
+        for j in range(actions.shape[1]):
+            noise = min(max(constants.target_noise * batch.noise[i, j], -bound), bound)
+            actions[i, j] = min(max(actions[i, j] + noise, -ONE), ONE)
+    evaluate(state.targets, constants.critics, following, actions, scratch, constants)
+    for i in range(actions.shape[0]):
+        value = scratch.q[least(scratch.q, i, constants.critics), i]
+        scratch.targets[i] = batch.rewards[i] + batch.discounts[i] * value
 
 
 @compiled
 def learn_actor(
-    state: Td3State, observations: Floats, scratch: Scratch, numbers: Numbers, rate: float
+    state: Td3State, batch: Inputs, scratch: Scratch, constants: Constants, rate: float
 ) -> float:
     """Take one Adam step of the actor up the first critic; return the loss."""
-    n = numbers.batch
-    actions = act(state.actor, observations, scratch, numbers)
-    side_by_side(observations, actions, scratch.inputs)
-    forward_critic(
-        one_of(state.critics, 0, numbers.critics),
-        numbers.critic_sizes,
-        scratch.inputs[:n],
-        scratch.critic_memory[0],
-        scratch.q[0, :n],
-    )
-    value = value_gradient(state.critics, scratch, numbers, 1)
-    squash_gradient(actions, scratch.action_slopes, scratch.output_slopes)
+    observations = batch.observations[: constants.batch]
+    actions = act(state.actor, observations, scratch, constants)
+    evaluate(state.critics, 1, observations, actions, scratch, constants)
+    value = value_gradient(state.critics, 1, scratch, constants)
+    for i in range(actions.shape[0]):
+        for j in range(actions.shape[1]):
+            action = actions[i, j]
+            gradient = scratch.action_gradients[i, j] * (ONE - action * action)
+            scratch.output_gradients[i, j] = gradient
     backward_actor(
-        state.actor,
-        scratch.actor_slopes,
-        numbers.actor_sizes,
+        actor_network(state.actor, scratch, constants),
         observations,
-        scratch.actor_memory,
-        scratch.gradients,
-        scratch.output_slopes,
-        scratch.latent_slopes,
+        scratch.output_gradients,
+        scratch.latent_gradients,
     )
-    scales = adam_scales(state.updates[0] // numbers.policy_delay, rate)
-    adam(state.actor, scratch.actor_slopes, state.actor_first, state.actor_second, scales)
-    return float(-value)
+    scales = adam_scales(state.updates[0] // constants.policy_delay, rate)
+    adam(state.actor, scratch.actor_gradient, state.actor_first, state.actor_second, scales)
+    return -value
 
 
 @compiled
@@ -82,21 +81,19 @@ def update(
     state: Td3State,
     inputs: Inputs,
     scratch: Scratch,
-    numbers: Numbers,
+    constants: Constants,
     rate: float,
-    metrics: Floats,
+    losses: Floats,
     errors: Floats,
 ) -> None:
-    """Do as many updates as inputs has batches, in place; fill metrics (K, 2), errors (K, n)."""
-    n = numbers.batch
+    """Do as many updates as inputs has batches, in place; fill losses (K, 2), errors (K, n)."""
     for k in range(inputs.rewards.shape[0]):
+        batch = one_update(inputs, k)
         state.updates[0] += 1
-        compute_targets(state, inputs, k, scratch, numbers)
-        data = (inputs.observations[k], inputs.actions[k], inputs.weights[k], inputs.uniforms[k])
-        metrics[k, 0] = learn_critics(state, data, scratch, numbers, rate, False, errors[k])
-        if state.updates[0] % numbers.policy_delay == 0:
-            observations = inputs.observations[k, :n]
-            state.actor_loss[0] = learn_actor(state, observations, scratch, numbers, rate)
-            polyak(state.targets, state.critics, numbers.tau)
-            polyak(state.actor_target, state.actor, numbers.tau)
-        metrics[k, 1] = state.actor_loss[0]
+        compute_targets(state, batch, scratch, constants)
+        losses[k, 0] = learn_critics(state, batch, scratch, constants, rate, 1.0, errors[k])
+        if state.updates[0] % constants.policy_delay == 0:
+            state.actor_loss[0] = learn_actor(state, batch, scratch, constants, rate)
+            polyak(state.targets, state.critics, constants.tau)
+            polyak(state.actor_target, state.actor, constants.tau)
+        losses[k, 1] = state.actor_loss[0]

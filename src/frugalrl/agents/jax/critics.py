@@ -11,7 +11,7 @@ from frugalrl.agents.jax.networks import forward, split_critics
 from frugalrl.agents.state import SMALLEST_ERROR, Inputs, Spec
 
 
-class Lesson(NamedTuple):
+class CriticBatch(NamedTuple):
     """What one critic learns from at one update."""
 
     inputs: jax.Array  # (n, d + a) observations and actions side by side
@@ -46,19 +46,21 @@ def select_by_error(errors: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, 
     return rows, errors.mean() / errors[rows]
 
 
-def lessons(spec: Spec, critics: jax.Array, inputs: Inputs, targets: jax.Array) -> list[Lesson]:
+def critic_batches(
+    spec: Spec, critics: jax.Array, inputs: Inputs, targets: jax.Array
+) -> list[CriticBatch]:
     """Return what each critic learns from: the batch, or LaBER's selection of its own."""
     rows = jnp.concatenate([inputs.observations, inputs.actions], axis=-1)  # (m, d + a)
     count = spec.settings.critics
     if spec.settings.sampler != "large_batch":
-        return [Lesson(rows, targets, inputs.weights)] * count
+        return [CriticBatch(rows, targets, inputs.weights)] * count
     q = q_values(spec, critics, inputs.observations, inputs.actions)
     chosen = [select_by_error(jnp.abs(q[i] - targets), inputs.uniforms[i]) for i in range(count)]
-    return [Lesson(rows[index], targets[index], weights) for index, weights in chosen]
+    return [CriticBatch(rows[index], targets[index], weights) for index, weights in chosen]
 
 
 def critic_loss(
-    critics: jax.Array, spec: Spec, batches: list[Lesson], scale: float
+    critics: jax.Array, spec: Spec, batches: list[CriticBatch], scale: float
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scaled sum of the mean squared errors, and the mean absolute error (n,)."""
     layers = split_critics(spec.critic, critics, spec.settings.critics)

@@ -26,10 +26,10 @@ def compiled_updates(spec: Spec) -> Callable[..., Any]:
         def step(old: Any, data: Any) -> Any:
             return update(spec, old, data[0], rate, data[1])
 
-        state, (metrics, errors) = jax.lax.scan(
+        state, (losses, errors) = jax.lax.scan(
             step, state, (inputs, jnp.arange(len(inputs.rewards)))
         )
-        return state, metrics, errors
+        return state, losses, errors
 
     return jax.jit(run, donate_argnums=0)
 
@@ -57,6 +57,6 @@ class JaxLearner:
 
     def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
         """Do K updates in one compiled call."""
-        self._state, metrics, errors = self._update(self._state, inputs, np.float32(rate))
+        self._state, losses, errors = self._update(self._state, inputs, np.float32(rate))
         self._actor = np.asarray(self._state.actor)
-        return metrics, errors
+        return losses, errors

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.critics import critic_loss, lessons, q_values
+from frugalrl.agents.jax.critics import critic_batches, critic_loss, q_values
 from frugalrl.agents.jax.networks import adam, forward
 from frugalrl.agents.jax.policies import sample_gaussian, sample_sde
 from frugalrl.agents.state import Inputs, SacState, Spec
@@ -64,24 +64,28 @@ def update(
         index: Number of this update within its call (0, 1, ...).
 
     Returns:
-        The new state; the metrics (4,) and the mean absolute errors of the rows (n,).
+        The new state; the losses (4,) and the mean absolute errors of the rows (n,).
     """
     settings = spec.settings
     step = state.updates[0] + 1
     # All losses of an update see the coefficient before its own step.
     ent_coef = entropy_coefficient(spec, state)
-    batches = lessons(spec, state.critics, inputs, target_values(spec, state, inputs, ent_coef))
-    (loss_q, errors), slopes = jax.value_and_grad(critic_loss, has_aux=True)(
+    batches = critic_batches(
+        spec, state.critics, inputs, target_values(spec, state, inputs, ent_coef)
+    )
+    (loss_q, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
         state.critics, spec, batches, 0.5
     )
-    critics = adam(state.critics, slopes, state.critics_first, state.critics_second, step, rate)
-    (loss_pi, log_prob), slopes = jax.value_and_grad(actor_loss, has_aux=True)(
+    critics = adam(state.critics, gradient, state.critics_first, state.critics_second, step, rate)
+    (loss_pi, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
         state.actor, spec, critics[0], inputs, ent_coef
     )
-    actor = adam(state.actor, slopes, state.actor_first, state.actor_second, step, rate)
+    actor = adam(state.actor, gradient, state.actor_first, state.actor_second, step, rate)
     log_ent_coef, first, second = state.ent_coef
-    loss_ent, slope = jax.value_and_grad(ent_coef_loss)(log_ent_coef, log_prob, spec.target_entropy)
-    learned = adam(log_ent_coef, slope, first, second, step, rate)
+    loss_ent, gradient = jax.value_and_grad(ent_coef_loss)(
+        log_ent_coef, log_prob, spec.target_entropy
+    )
+    learned = adam(log_ent_coef, gradient, first, second, step, rate)
     tau = settings.tau * (index % settings.target_update_interval == 0)
     new = SacState(
         *actor,

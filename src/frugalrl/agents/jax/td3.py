@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.critics import critic_loss, lessons, q_values
+from frugalrl.agents.jax.critics import critic_batches, critic_loss, q_values
 from frugalrl.agents.jax.networks import adam, forward, split_critics
 from frugalrl.agents.state import Inputs, Spec, Td3State
 
@@ -41,10 +41,10 @@ def learn_actor(spec: Spec, state: Td3State, inputs: Inputs, rate: jax.Array) ->
     """Take one step of the actor, then move all targets."""
     tau = spec.settings.tau
     observations = inputs.observations[: spec.settings.batch_size]
-    loss, slopes = jax.value_and_grad(actor_loss)(state.actor, spec, state.critics, observations)
+    loss, gradient = jax.value_and_grad(actor_loss)(state.actor, spec, state.critics, observations)
     step = state.updates[0] // spec.settings.policy_delay
     actor, first, second = adam(
-        state.actor, slopes, state.actor_first, state.actor_second, step, rate
+        state.actor, gradient, state.actor_first, state.actor_second, step, rate
     )
     return state._replace(
         actor=actor,
@@ -69,16 +69,16 @@ def update(
         index: Number of this update within its call (unused: the delay runs across calls).
 
     Returns:
-        The new state; the metrics (2,) and the mean absolute errors of the rows (n,).
+        The new state; the losses (2,) and the mean absolute errors of the rows (n,).
     """
     del index
     updates = state.updates + 1
-    batches = lessons(spec, state.critics, inputs, target_values(spec, state, inputs))
-    (loss, errors), slopes = jax.value_and_grad(critic_loss, has_aux=True)(
+    batches = critic_batches(spec, state.critics, inputs, target_values(spec, state, inputs))
+    (loss, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
         state.critics, spec, batches, 1.0
     )
     critics, first, second = adam(
-        state.critics, slopes, state.critics_first, state.critics_second, updates[0], rate
+        state.critics, gradient, state.critics_first, state.critics_second, updates[0], rate
     )
     state = state._replace(
         critics=critics, critics_first=first, critics_second=second, updates=updates
