@@ -76,7 +76,7 @@ def test_a_dry_run_lists_cells_and_time_and_creates_nothing(
     assert "seeds 0, 4" in out
     assert "timing Pendulum-v1 with sac, large_batch batches" in out
     # Each: 2000 steps of 10 ms, 10 * 3 + 20 episodes of 100 steps of 1 ms, 8 s: 33 s; 6 of them.
-    assert "6 runs, 12,000 steps: about 2 min with 2 at a time" in out
+    assert "6 runs, 12,000 steps: about 1m39s with 2 at a time" in out
     assert list(tmp_path.iterdir()) == []
 
 

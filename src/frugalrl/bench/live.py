@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from frugalrl.bench.grid import Job, View
+from frugalrl.training.progress import duration
 
 _EVERY = 0.5
 _TAIL = 4096
@@ -142,14 +143,3 @@ def steps_done(path: Path) -> int:
         if first.isdigit():
             return int(first)
     return 0
-
-
-def duration(seconds: float) -> str:
-    """Write a time as people do."""
-    minutes = seconds / 60
-    if minutes < 1.5:
-        return f"{seconds:.0f} s"
-    if minutes < 90:
-        return f"{minutes:.0f} min"
-    hours = minutes / 60
-    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"

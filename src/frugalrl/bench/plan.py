@@ -9,10 +9,10 @@ from typing import Any
 
 from frugalrl.bench.calibrate import estimate_seconds, measure_speeds, sampler_of
 from frugalrl.bench.errors import BenchError, unknown
-from frugalrl.bench.live import duration
 from frugalrl.bench.runs import Run, expand
 from frugalrl.bench.suites import ALGORITHMS, Suite, Task, parse_settings, parse_value
 from frugalrl.training.errors import ConfigError
+from frugalrl.training.progress import duration
 
 
 def comparison(env: str, algo: str, steps: int | None, methods: Sequence[str]) -> Suite:

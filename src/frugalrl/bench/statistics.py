@@ -142,14 +142,24 @@ def stratified_bootstrap(
     Returns:
         The estimate. It has no interval where a task has fewer than three runs.
     """
+    from scipy import stats
+
     arrays = _as_tasks(tasks)
     value = float(estimator([task[None] for task in arrays])[0])
     fewest = min(task.size for task in arrays)
     if fewest < MIN_SEEDS_FOR_INTERVAL:
         return Estimate(value, None, None, fewest)
-    drawn = [_resample(task, replications, generator) for task in arrays]
-    low, high = percentile_interval(estimator(drawn), confidence)
-    return Estimate(value, low, high, fewest)
+    # SciPy redraws each of several samples on its own, which is what stratified means.
+    found = stats.bootstrap(
+        arrays,
+        lambda *drawn, axis: np.squeeze(estimator([np.atleast_2d(task) for task in drawn])),
+        n_resamples=replications,
+        vectorized=True,
+        confidence_level=confidence,
+        method="percentile",
+        rng=generator,
+    ).confidence_interval
+    return Estimate(value, float(found.low), float(found.high), fewest)
 
 
 def estimate_mean(
@@ -175,16 +185,14 @@ def estimate_improvement(
 ) -> Estimate:
     """Estimate the probability of improvement, both sides redrawn independently in each task."""
     xs, ys = _as_tasks(x), _as_tasks(y)
-    value = probability_of_improvement(x, y)
-    fewest = min(task.size for task in [*xs, *ys])
-    if fewest < MIN_SEEDS_FOR_INTERVAL:
-        return Estimate(value, None, None, fewest)
-    drawn = _improvement(
-        [_resample(task, replications, generator) for task in xs],
-        [_resample(task, replications, generator) for task in ys],
+    if len(xs) != len(ys):
+        raise ValueError(f"x has {len(xs)} tasks, y has {len(ys)}")
+    return stratified_bootstrap(
+        [*xs, *ys],
+        lambda drawn: _improvement(drawn[: len(xs)], drawn[len(xs) :]),
+        generator,
+        replications=replications,
     )
-    low, high = percentile_interval(drawn, CONFIDENCE)
-    return Estimate(value, low, high, fewest)
 
 
 def estimate_profile(
@@ -231,21 +239,13 @@ def compare_means(
     if paired:
         difference = estimate_mean(x - y, generator, replications=replications)
     else:
-        difference = _unpaired_difference(x, y, generator, replications)
+        difference = stratified_bootstrap(
+            [x, y],
+            lambda drawn: drawn[0].mean(axis=1) - drawn[1].mean(axis=1),
+            generator,
+            replications=replications,
+        )
     return Comparison(difference, paired, welch_p_value(x, y))
-
-
-def _unpaired_difference(
-    x: Scores, y: Scores, generator: np.random.Generator, replications: int
-) -> Estimate:
-    value = float(x.mean() - y.mean())
-    fewest = min(x.size, y.size)
-    if fewest < MIN_SEEDS_FOR_INTERVAL:
-        return Estimate(value, None, None, fewest)
-    drawn = _resample(x, replications, generator).mean(axis=1)
-    drawn -= _resample(y, replications, generator).mean(axis=1)
-    low, high = percentile_interval(drawn, CONFIDENCE)
-    return Estimate(value, low, high, fewest)
 
 
 def welch_p_value(x: ArrayLike, y: ArrayLike) -> float | None:
@@ -257,13 +257,6 @@ def welch_p_value(x: ArrayLike, y: ArrayLike) -> float | None:
         return None
     p = float(stats.ttest_ind(first, second, equal_var=False).pvalue)
     return p if math.isfinite(p) else None
-
-
-def percentile_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Cut the same share off both ends of a bootstrap distribution."""
-    tail = 50.0 * (1.0 - confidence)
-    low, high = np.percentile(np.asarray(values, dtype=np.float64), [tail, 100.0 - tail])
-    return float(low), float(high)
 
 
 def _resample(task: Scores, replications: int, generator: np.random.Generator) -> Scores:
