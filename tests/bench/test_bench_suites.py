@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from frugalrl.agents.settings import NetArch
 from frugalrl.bench import suites
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import METHODS, PARAMETERS
+from frugalrl.bench.runs import expand
+from frugalrl.bench.worker import train_config
+from frugalrl.training.resolve import resolve
 
 MINE = """
 name = "mine"
@@ -48,6 +52,21 @@ def test_the_suites_that_come_along() -> None:
     assert len({task.env for task in suites.load_suite("classic").tasks}) == 3
     assert set(suites.load_suite("smoke").methods) == set(METHODS)
     assert set(suites.load_suite("ablation").sweeps) == set(PARAMETERS)
+
+
+def test_only_the_actor_gets_smaller() -> None:
+    suite = suites.load_suite("small-actor")
+    configs = {
+        run.method: resolve(train_config(run, {}, None)).config
+        for run in expand(suite)
+        if run.env == "Hopper-v5" and run.seed == 0
+    }
+    assert configs["baseline"].net_arch == configs["fac"].net_arch == (256, 256)
+    for name in ("baseline-16", "fac-16"):
+        arch = configs[name].net_arch
+        assert isinstance(arch, NetArch)
+        assert (arch.pi, arch.qf) == ((16, 16), (256, 256))
+    assert configs["fac-16"].admission == "fac"
 
 
 def test_the_first_environment_that_is_installed_is_taken() -> None:

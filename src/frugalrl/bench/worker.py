@@ -69,9 +69,12 @@ def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
 
 def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> TrainConfig:
     """Make a run's configuration."""
+    from frugalrl.agents.settings import net_arch_from
     from frugalrl.training.config import TrainConfig
 
     settings = {"tensorboard": False, "quiet": True, **run.settings, **derived}
+    if settings.get("net_arch") is not None:
+        settings["net_arch"] = net_arch_from(settings["net_arch"])
     sizes = settings.pop("sizes", [[run.steps, run.steps]])
     if settings.get("admission") in (MATCHED_DROP, MATCHED_REPLACE):
         settings["admission"] = MatchedRandom(
@@ -80,8 +83,6 @@ def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> Trai
             replace=settings["admission"] == MATCHED_REPLACE,
             seed=run.seed,
         )
-    if isinstance(settings.get("net_arch"), list):
-        settings["net_arch"] = tuple(settings["net_arch"])
     return TrainConfig(
         env=run.env,
         algo=run.algo,  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ class Options:
     """Run a suite."""
 
     suite: str
-    """smoke, classic, paper, ablation, budget, or the path of a TOML file."""
+    """smoke, classic, paper, ablation, budget, small-actor, or the path of a TOML file."""
     out: Path | None = None
     """Results directory; None: results/SUITE, after the file's name where the suite is a file."""
     jobs: int = 1
