@@ -142,7 +142,8 @@ class Agent:
             )
         # gSDE's exploration matrices (environments, h, a)
         self._matrices = np.zeros((environments, self.spec.latent_size, a), np.float32)
-        self.rollout_started()
+        self._draw_matrices()
+        self._rollout_steps = 0
 
     # Acting
 
