@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
     from frugalrl.state_io import StateFileError
-    from frugalrl.training import TrainConfig, load_policy, train
+    from frugalrl.training import TrainConfig, evaluate, load_policy, resume, train
 
 __version__ = "0.1.0"
 
@@ -41,8 +41,10 @@ _HOMES = {
     "TrainConfig": "frugalrl.training",
     "Uniform": "frugalrl.replay.samplers",
     "check_filter": "frugalrl.admission.conformance",
+    "evaluate": "frugalrl.training",
     "important_dimensions": "frugalrl.admission.dimensions",
     "load_policy": "frugalrl.training",
+    "resume": "frugalrl.training",
     "reward_density": "frugalrl.admission.kernels",
     "train": "frugalrl.training",
 }
@@ -70,8 +72,10 @@ __all__ = [
     "Uniform",
     "__version__",
     "check_filter",
+    "evaluate",
     "important_dimensions",
     "load_policy",
+    "resume",
     "reward_density",
     "train",
 ]
@@ -80,6 +84,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import a public name from its module the first time it is used (PEP 562)."""
     home = _HOMES.get(name)
+    if name in ("adapters", "training"):
+        return import_module(f"{__name__}.{name}")
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

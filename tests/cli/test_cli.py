@@ -122,6 +122,37 @@ def test_train_eval_inspect(tmp_path, monkeypatch, capsys):
     assert Path("film.gif").stat().st_size > 10_000
 
 
+def test_mistakes_of_the_train_command_are_told(tmp_path, capsys):
+    assert cli.main(["train"]) == 2
+    assert "which environment?" in capsys.readouterr().err
+    assert cli.main(["train", "Pendulum-v1", "--resume", str(tmp_path)]) == 2
+    assert "leave Pendulum-v1 out" in capsys.readouterr().err
+
+
+def test_a_run_is_prolonged_and_numbers_may_be_short(tmp_path, capsys):
+    run = tmp_path / "run"
+    words = ["train", "Pendulum-v1", *TINY, "--steps", "2e2", "--eval-every=1e3", "--out", str(run)]
+    assert cli.main(words) == 0
+    assert cli.main(["train", "--resume", str(run)]) == 0
+    assert "prolong it with" in capsys.readouterr().out
+    assert cli.main(["train", "--resume", str(run), "--steps", "2.5e2"]) == 0
+    final = json.loads((run / "final.json").read_text())
+    assert final["env_steps"] == 250
+    assert cli.main(["eval", str(run), "--episodes", "1", "--stochastic"]) == 0
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "frugalrl", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("frugalrl ")
+
+
+def test_adapters_are_found_without_importing_them():
+    code = "import sys, frugalrl; frugalrl.adapters; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_missing_training_extra_names_the_command(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "tyro", None)
     monkeypatch.delitem(sys.modules, "frugalrl.commands.train", raising=False)

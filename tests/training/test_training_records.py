@@ -20,7 +20,7 @@ from frugalrl.training import train
 from frugalrl.training.evaluation import evaluate
 from frugalrl.training.metrics import CsvFile, TensorBoard, read_rows, tag
 from frugalrl.training.progress import Progress, Status, describe, duration
-from frugalrl.training.report import mean_interval, result_lines
+from frugalrl.training.report import mean_interval, result_lines, spread
 
 FIRST = ["env_steps", "train_seconds", "offered", "stored", "replaced", "dropped", "buffer_bytes"]
 
@@ -108,10 +108,16 @@ def test_config_json_tells_all(run):
 
 def test_tensorboard_events_hold_the_same_numbers(run):
     events = _events(run.directory / "tensorboard")
-    rewards = [(step, value) for step, name, value in events if name == "eval/reward"]
+    rewards = [(step, value) for step, name, value in events if name == "eval/mean_reward"]
     assert [step for step, _ in rewards] == [80, 160, 240]
     assert rewards[0][1] == pytest.approx(run.evaluations[0][1], rel=1e-6)
-    assert {"buffer/stored", "train/critic_loss", "rollout/episodes"} <= {e[1] for e in events}
+    assert {
+        "buffer/stored",
+        "train/critic_loss",
+        "time/episodes",
+        "rollout/ep_rew_mean",
+        "time/fps",
+    } <= {e[1] for e in events}
 
 
 def _events(folder):
@@ -132,7 +138,11 @@ def test_a_resumed_tensorboard_purges_what_it_will_write_again(tmp_path):
     board = TensorBoard(tmp_path, purge_step=70)
     board.write({"env_steps": 80, "eval_reward": 1.5, "critic_loss": None})
     board.close()
-    assert _events(tmp_path) == [(70, "session", 1), (80, "eval/reward", 1.5)]
+    assert _events(tmp_path) == [
+        (70, "session", 1),
+        (80, "time/total_timesteps", 80),
+        (80, "eval/mean_reward", 1.5),
+    ]
 
 
 def test_wandb_gets_every_row(tiny, tmp_path, monkeypatch):
@@ -152,7 +162,7 @@ def test_wandb_gets_every_row(tiny, tmp_path, monkeypatch):
     assert calls[0]["id"] == "run"
     assert calls[0]["config"]["env"] == "FrugalPoint-v0"
     assert calls[1][0] == 50
-    assert "eval/reward" in calls[2][1]
+    assert "eval/mean_reward" in calls[2][1]
     assert calls[-1] == "finished"
 
 
@@ -260,6 +270,23 @@ def test_the_progress_line_is_shown_only_when_asked(capfd):
     assert "stored 4/5" in capfd.readouterr().err
 
 
+def test_without_a_terminal_there_is_a_line_a_minute(capfd, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr("frugalrl.training.progress.time.monotonic", lambda: clock[0])
+    with Progress(visible=None, title="Hopper-v5 sac") as shown:
+        assert not shown.due
+        clock[0] += 61
+        assert shown.due
+        shown.show(Status(5000, 20000, None, 4, 5, 15))
+        assert not shown.due
+        shown.note("evaluating")
+        clock[0] += 61
+        shown.show(Status(11_000, 20_000, -7.0, 4, 5, 15))
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("Hopper-v5 sac: 11,000/20,000 steps · 98/s")
+
+
 @pytest.mark.parametrize(("columns", "title"), [("70", False), ("160", True)])
 def test_a_narrow_terminal_shows_every_number(columns, title, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
@@ -274,7 +301,9 @@ def test_a_narrow_terminal_shows_every_number(columns, title, capfd, monkeypatch
 def test_result_lines_say_what_counts(run):
     text = "\n".join(result_lines(run))
     assert "240 steps" in text
-    assert "95 % interval" in text
+    assert "2 episodes" in text
+    assert "95 % interval" not in text  # two episodes have none
+    assert "95 % interval" in spread(np.arange(5.0))
     assert str(run.directory) in text
 
 

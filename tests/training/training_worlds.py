@@ -180,6 +180,23 @@ class Wrong(Point):
         return self._twist(observation), reward, *rest
 
 
+class Goal(Point):
+    """Says at an episode's end that it was a success."""
+
+    def step(self, action):
+        self.left = getattr(self, "left", 0) + 1
+        observation, reward, *_ = super().step(action)
+        over = self.left % 20 == 0
+        return observation, reward, over, False, {"is_success": True} if over else {}
+
+
+class Uncopyable(Point):
+    """Refuses to be copied."""
+
+    def __deepcopy__(self, memo):
+        raise TypeError("there is only one of me")
+
+
 class Lazy(Point):
     """Never comes out of its constructor, unless in the process that is named."""
 
@@ -221,6 +238,16 @@ class _Box:
         self.carried = 0.0
 
 
+def limited():
+    """The point with its time limit, as its registered id gives it."""
+    return wrappers.TimeLimit(Point(), 25)
+
+
+def halved(environment):
+    """Half of every reward."""
+    return wrappers.TransformReward(environment, lambda reward: reward / 2)
+
+
 def normalized(**kwargs):
     """The point with running means of observations and rewards, as many wrap it."""
     wrapped = wrappers.NormalizeObservation(Point(**kwargs))
@@ -245,7 +272,7 @@ def normalized_hoarder():
 
 _KINDS = (
     *(Point, Faulty, Moody, Opaque, Hoarder, Spaces, Global, Sampling, Shared, Window, Turning),
-    *(Wrong, Lazy, Scribbling, normalized, stacked, normalized_opaque, normalized_hoarder),
+    *(Goal, Wrong, Lazy, Scribbling, normalized, stacked, normalized_opaque, normalized_hoarder),
 )
 
 

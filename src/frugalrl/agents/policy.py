@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from frugalrl.agents.state import SDE_MEAN_BOUND, Floats, Mlp
+from frugalrl.agents.state import LOG_STD_MAX, LOG_STD_MIN, SDE_MEAN_BOUND, Floats, Mlp
 
 
 class ActionScale:
@@ -36,7 +36,7 @@ class Policy:
     """The deterministic policy: observations in, the environment's actions out.
 
     Args:
-        parameters: The actor's flat vector; what follows the network in it is ignored.
+        parameters: The actor's flat vector; after the network, gSDE's log standard deviations.
         sizes: Widths of the network, inputs and outputs included.
         action_size: Actions; a network with more outputs says log standard deviations too.
         clip_mean: Whether the mean is clipped before squashing, as gSDE does.
@@ -55,6 +55,7 @@ class Policy:
         self.action_size = action_size
         self.clip_mean = clip_mean
         self.scale = scale
+        self._generator = np.random.default_rng()
         self.set_parameters(parameters)
 
     def set_parameters(self, parameters: Floats) -> None:
@@ -83,13 +84,72 @@ class Policy:
 
     def __call__(self, observations: Any) -> Floats:
         """Return the environment's actions for one observation (d,) or several (n, d)."""
-        observations = np.asarray(observations, np.float32)
-        return self.scale.to_environment(self.unit_actions(observations))
+        return self.scale.to_environment(self.unit_actions(self._checked(observations)))
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Floats, Any]:
+        """Act as Stable-Baselines3's ``predict`` does, so that its tools take this policy too.
+
+        Args:
+            observation: One (d,) or several (n, d).
+            state: Given back as it came: there is no recurrent state.
+            episode_start: Ignored.
+            deterministic: Whether to take SAC's mean action, or to draw from its distribution
+                (``seed`` sets the generator). Policies of TD3 and DDPG are always deterministic.
+
+        Returns:
+            The environment's actions, and the state.
+        """
+        observations = self._checked(observation)
+        if deterministic or not self._stochastic:
+            return self.scale.to_environment(self.unit_actions(observations)), state
+        output, hidden = self.forward(observations)
+        mean, spread = output[..., : self.action_size], self._deviation(output, hidden)
+        if self.clip_mean:
+            mean = np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND)
+        noise = self._generator.standard_normal(mean.shape, np.float32)
+        return self.scale.to_environment(np.tanh(mean + spread * noise)), state
+
+    def seed(self, seed: int) -> None:
+        """Set the generator that ``predict`` draws from."""
+        self._generator = np.random.default_rng(seed)
+
+    @property
+    def _stochastic(self) -> bool:
+        return self.clip_mean or self.mlp.sizes[-1] > self.action_size
+
+    def _deviation(self, output: Floats, hidden: Floats) -> Floats:
+        """Return the standard deviation (n, a) before squashing."""
+        if not self.clip_mean:
+            log_std = np.clip(output[..., self.action_size :], LOG_STD_MIN, LOG_STD_MAX)
+            deviation: Floats = np.exp(log_std)
+            return deviation
+        log_std = self.parameters[self.mlp.size :].reshape(hidden.shape[-1], -1)
+        deviation = np.sqrt(np.square(hidden) @ np.square(np.exp(log_std)) + np.float32(1e-6))
+        return np.asarray(deviation, np.float32)
+
+    def _checked(self, observations: Any) -> Floats:
+        array = np.asarray(observations, np.float32)
+        if array.ndim not in (1, 2) or array.shape[-1] != self.mlp.sizes[0]:
+            size = self.mlp.sizes[0]
+            raise ValueError(
+                f"observation has shape {array.shape}; this policy takes ({size},) or (n, {size})"
+            )
+        return array
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.mlp.sizes[1:-1]))
+        return f"Policy({self.mlp.sizes[0]} observations, {shape}, {self.action_size} actions)"
 
     def state(self) -> dict[str, Any]:
         """Return arrays and JSON values that ``from_state`` rebuilds the policy from."""
         return {
-            "parameters": self.parameters[: self.mlp.size].copy(),
+            "parameters": self.parameters.copy(),
             "sizes": list(self.mlp.sizes),
             "action_size": self.action_size,
             "clip_mean": self.clip_mean,

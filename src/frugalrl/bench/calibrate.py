@@ -116,7 +116,7 @@ def _time(run: Run) -> dict[str, Any]:
     return {
         "step": spent / max(made, 1.0),
         "evaluation_step": _bare_step(environment) + _POLICY_SECONDS,
-        "episode_steps": factory.spec.max_episode_steps or 1000,
+        "episode_steps": factory.time_limit or 1000,
     }
 
 

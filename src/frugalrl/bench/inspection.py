@@ -58,7 +58,7 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     stored = buffer.transitions()
     observations = stored.observations.reshape(len(stored.rewards), -1)
     found: dict[str, Any] = {
-        "env": config.env,
+        "env": config.env_name,
         "algo": config.algo,
         "admission": buffer.admission.name,
         "finished": directory.finished,

@@ -28,6 +28,8 @@ class Options:
     """Film the first episodes to this file: .mp4 or .gif."""
     video_episodes: int = 1
     """How many episodes to film."""
+    stochastic: bool = False
+    """Draw SAC's actions from its distribution instead of taking its mean."""
     json: Path | None = None
     """Write the episodes to this file."""
 
@@ -41,39 +43,47 @@ def main(arguments: list[str]) -> int:
     if options.json is not None and not options.json.parent.is_dir():
         raise ConfigError(f"json={str(options.json)!r}: {options.json.parent} does not exist")
     from frugalrl.files import write_json
-    from frugalrl.training.environments import find_environment
-    from frugalrl.training.evaluation import evaluate
+    from frugalrl.training.evaluation import LONGEST, evaluate
     from frugalrl.training.policies import load_policy
-    from frugalrl.training.report import mean_interval
+    from frugalrl.training.report import spread
     from frugalrl.training.run_directory import RunDirectory
+    from frugalrl.training.runner import make_factory
 
     directory = RunDirectory(options.run)
     directory.check_is_run()
     config, _ = directory.read_config()
     policy = load_policy(options.run)
-    factory = find_environment(config.env, config.environment_arguments())
+    factory = make_factory(config)
     if options.video is not None:
         check_video(options.video)
     environment = factory.make()
     seeds = range(options.seed, options.seed + options.episodes)
-    episodes = evaluate(policy, environment, seeds)
+    act: Any = policy
+    if options.stochastic:
+        policy.seed(options.seed)
+        act = lambda observation: policy.predict(observation, deterministic=False)[0]  # noqa: E731
+    longest = None if factory.time_limit else LONGEST
+    episodes = evaluate(act, environment, seeds, longest=longest)
     environment.close()
     assert episodes is not None
-    low, high = mean_interval(episodes.rewards)
     print(
-        f"{config.env}: reward {episodes.mean:,.2f} over {len(episodes.rewards)} episodes "
-        f"(95 % interval of the mean {low:,.2f} to {high:,.2f}; sd {episodes.std:,.2f}, "
-        f"least {episodes.rewards.min():,.2f}, most {episodes.rewards.max():,.2f})"
+        f"{config.env_name}: reward {episodes.mean:,.2f} over {len(episodes.rewards)} episodes "
+        f"({spread(episodes.rewards)}; least {episodes.rewards.min():,.2f}, "
+        f"most {episodes.rewards.max():,.2f})"
     )
+    rate = episodes.success_rate
     print(
         f"length {episodes.lengths.mean():,.1f}, control cost {episodes.control_costs.mean():,.2f}"
+        + ("" if rate is None else f", success rate {rate:.0%}")
     )
+    if episodes.cut:
+        print(f"{episodes.cut} episodes were cut off after {LONGEST:,} steps: no time limit")
     if options.json is not None:
-        write_json(options.json, {"env": config.env, **episodes.to_dict()})
+        write_json(options.json, {"env": config.env_name, **episodes.to_dict()})
     if options.video is not None:
         film = factory.make(render_mode="rgb_array")
         with _movie(options.video, film) as frame:
-            evaluate(policy, film, seeds[: options.video_episodes], frame=frame)
+            evaluate(act, film, seeds[: options.video_episodes], frame=frame)
         film.close()
         print(f"video: {options.video}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +11,14 @@ import tyro
 
 from frugalrl.commands.arguments import parse
 from frugalrl.training.config import TrainConfig
+from frugalrl.training.errors import ConfigError
 from frugalrl.training.threads import limit_threads
 
 DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
 
   frugalrl train Hopper-v5 --algo sac --admission fac --steps 300000 --seed 0 --out runs/hopper
-  frugalrl train --resume runs/hopper       go on with an interrupted run, to the same bits
+  frugalrl train --resume runs/hopper                go on with an interrupted run, to the same bits
+  frugalrl train --resume runs/hopper --steps 1e6    prolong it
 
 Ctrl-C saves the run and stops. A setting that shows None comes from the preset of the
 environment (frugalrl presets), else from Stable-Baselines3's defaults."""
@@ -36,13 +39,25 @@ class Resume:
 
     resume: Path
     """Run directory."""
+    steps: int | None = None
+    """Train for so many steps in all; prolongs a finished run too."""
     quiet: bool = False
     """Print nothing but errors."""
 
 
 def main(arguments: list[str]) -> int:
     """Train or resume."""
+    if not arguments:
+        raise ConfigError(
+            "which environment? For example: frugalrl train Pendulum-v1 --admission fac "
+            "(frugalrl train --help lists all settings)"
+        )
+    arguments = [_whole(word) for word in arguments]
     if any(word.partition("=")[0] == "--resume" for word in arguments):
+        if not arguments[0].startswith("-"):
+            raise ConfigError(
+                f"--resume goes on with a run whose environment is known: leave {arguments[0]} out"
+            )
         return _resume(_parse_resume(arguments))
     parsed = parse(Arguments, _with_values(arguments), "train", DESCRIPTION)
     config = TrainConfig(**{field.name: getattr(parsed, field.name) for field in fields(parsed)})
@@ -54,6 +69,14 @@ def main(arguments: list[str]) -> int:
         config = replace(config, out=run_directory_name(config))
     train(config, say=print)
     return 0
+
+
+def _whole(word: str) -> str:
+    """Read 1e6 as 1000000, and leave what is no whole number as it is."""
+    head, equals, value = word.rpartition("=")
+    if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", value) and float(value).is_integer():
+        return f"{head}{equals}{int(float(value))}"
+    return word
 
 
 def _with_values(arguments: list[str]) -> list[str]:
@@ -72,7 +95,7 @@ def _parse_resume(arguments: list[str]) -> Resume:
         Resume,
         args=arguments,
         prog="frugalrl train",
-        description="Go on with an interrupted run. All of its settings stay as they were.",
+        description="Go on with an interrupted run, or prolong one. Its other settings stay.",
     )
 
 
@@ -82,14 +105,15 @@ def _resume(options: Resume) -> int:
     directory = RunDirectory(options.resume)
     directory.check_is_run()
     limit_threads(directory.read_config()[0].threads)
-    if directory.finished:
+    if directory.finished and options.steps is None:
         print(f"{options.resume} is finished already; evaluate it with: ")
         print(f"  frugalrl eval {options.resume}")
+        print(f"or prolong it with: frugalrl train --resume {options.resume} --steps N")
         return 0
     from frugalrl.training.runner import resume
 
     if options.quiet:
-        resume(options.resume, progress=False)
+        resume(options.resume, steps=options.steps, progress=False)
     else:
-        resume(options.resume, say=print)
+        resume(options.resume, steps=options.steps, say=print)
     return 0

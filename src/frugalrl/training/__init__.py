@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         TrainingError,
         TrainingInterrupted,
     )
-    from frugalrl.training.policies import load_policy
+    from frugalrl.training.policies import evaluate, load_policy
     from frugalrl.training.result import TrainResult
     from frugalrl.training.runner import resume, train
 
@@ -31,6 +31,7 @@ _HOMES = {
     "TrainResult": "result",
     "TrainingError": "errors",
     "TrainingInterrupted": "errors",
+    "evaluate": "policies",
     "load_policy": "policies",
     "resume": "runner",
     "train": "runner",
@@ -45,6 +46,7 @@ __all__ = [
     "TrainResult",
     "TrainingError",
     "TrainingInterrupted",
+    "evaluate",
     "load_policy",
     "resume",
     "train",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,14 +20,19 @@ CUSTOM = "custom:"
 
 # Python callers may pass objects where the command line passes text; tyro reads the second branch.
 if TYPE_CHECKING:
+    import gymnasium
+
     from frugalrl.admission.protocol import AdmissionFilter
 
+    Env = str | Callable[..., gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any]
+    Wrapper = str | Callable[..., gymnasium.Env[Any, Any]]
     Admission = Literal["none", "fac", "random"] | AdmissionFilter
     Keywords = Mapping[str, Any] | str
     Bounds = str | Sequence[Sequence[float]]
     Directory = Path | str
     Widths = Sequence[int] | Mapping[str, Sequence[int]] | NetArch | str
 else:
+    Env = Wrapper = str
     Admission = Literal["none", "fac", "random"]
     Keywords = str
     Bounds = str
@@ -39,8 +44,8 @@ else:
 class TrainConfig:
     """One training run. A setting left at None comes from the preset, then from SB3's defaults."""
 
-    env: str
-    """Gymnasium id, for example Hopper-v5 (module:Id-v0 imports the module first)."""
+    env: Env
+    """Gymnasium id such as Hopper-v5, module:Id-v0, module:Class; in Python also an object."""
     algo: Algo = "sac"
     """Algorithm."""
     admission: Admission = "none"
@@ -142,6 +147,10 @@ class TrainConfig:
 
     env_kwargs: Keywords = ""
     """Arguments of the environment, as JSON: {"include_cfrc_ext_in_observation": false}."""
+    wrappers: tuple[Wrapper, ...] = ()
+    """What wraps it, innermost first, for example gymnasium.wrappers:FlattenObservation."""
+    max_episode_steps: int | None = None
+    """Cut episodes off after so many steps; None: as the environment says."""
     envs: int = 1
     """Environments stepped together."""
     workers: Literal["sync", "async"] = "sync"
@@ -181,6 +190,12 @@ class TrainConfig:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if not isinstance(self.admission, str):
             values["admission"] = f"{CUSTOM}{self.admission.name}"
+        if not isinstance(self.env, str) or any(not isinstance(w, str) for w in self.wrappers):
+            from frugalrl.training.environments import environment_text
+
+            values["env"] = environment_text(self.env)
+            values["wrappers"] = tuple(map(environment_text, self.wrappers))
+        values["wrappers"] = list(values["wrappers"])
         values["out"] = None if self.out is None else str(self.out)
         values["net_arch"] = None if self.net_arch is None else net_arch_to_json(self.net_arch)
         if isinstance(self.env_kwargs, Mapping):
@@ -199,9 +214,19 @@ class TrainConfig:
         fields = dict(values)
         if fields.get("out") is not None:
             fields["out"] = Path(fields["out"])
+        fields["wrappers"] = tuple(fields.get("wrappers") or ())
         if fields.get("net_arch") is not None:
             fields["net_arch"] = net_arch_from(fields["net_arch"])
         return cls(**fields)
+
+    @property
+    def env_name(self) -> str:
+        """The environment in a word: its id, or the name of what makes it."""
+        if isinstance(self.env, str):
+            return self.env.removeprefix(CUSTOM)
+        from frugalrl.training.environments import environment_text
+
+        return environment_text(self.env).removeprefix(CUSTOM)
 
     def environment_arguments(self) -> dict[str, Any]:
         """Give `env_kwargs` as a dictionary, parsed if it is JSON."""

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import os
 import re
+import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from frugalrl.checks import nearest
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 
-if TYPE_CHECKING:
-    from gymnasium.envs.registration import EnvSpec
-
 Environment = gymnasium.Env[Any, Any]
+
+CUSTOM = "custom:"
+"""Before the name of something that only its own code can make."""
 
 # Packages that register environments only once they are imported, by a mark in their ids.
 _PLUGINS = {"Bullet": ("pybullet_envs_gymnasium", "pip install pybullet pybullet_envs_gymnasium")}
@@ -34,8 +39,20 @@ _NEEDS = {
 class EnvironmentFactory:
     """Makes copies of one environment, in this process or another."""
 
-    spec: EnvSpec
+    name: str
+    source: Any
+    """A registered environment's specification, what makes one when called, or one to copy."""
     kwargs: dict[str, Any] = field(default_factory=dict)
+    wrappers: tuple[Any, ...] = ()
+    """Called in turn with the environment, the innermost first."""
+    max_episode_steps: int | None = None
+
+    @property
+    def time_limit(self) -> int | None:
+        """Most steps of an episode, None where that is not known."""
+        if self.max_episode_steps is None and isinstance(self.source, EnvSpec):
+            return self.source.max_episode_steps
+        return self.max_episode_steps
 
     def make(self, render_mode: str | None = None) -> Environment:
         """Make a copy.
@@ -47,42 +64,124 @@ class EnvironmentFactory:
         if render_mode is not None:
             arguments["render_mode"] = render_mode
         try:
+            made = self._make(arguments)
+            for wrap in self.wrappers:
+                made = wrap(made)
+        except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+            raise ConfigError(
+                f"env={self.name!r} cannot be made: {error}{_install_hint(self.source)}"
+            ) from error
+        except TypeError as error:
+            if not arguments:
+                raise
+            raise ConfigError(
+                f"env_kwargs={arguments!r} does not fit {self.name}: {error}"
+            ) from error
+        if not isinstance(made, gymnasium.Env):
+            raise ConfigError(f"env={self.name!r} made {made!r}, which is no gymnasium.Env")
+        return made
+
+    def _make(self, arguments: dict[str, Any]) -> Any:
+        if isinstance(self.source, EnvSpec):
             with warnings.catch_warnings():
                 # Asking for an older version of an environment is the user's good right.
                 warnings.filterwarnings("ignore", message=".*is out of date.*")
-                return gymnasium.make(self.spec, disable_env_checker=True, **arguments)
-        except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-            raise ConfigError(
-                f"env={self.spec.id!r} cannot be made: {error}{_install_hint(self.spec)}"
-            ) from error
-        except TypeError as error:
-            if not self.kwargs:
-                raise
-            raise ConfigError(
-                f"env_kwargs={self.kwargs!r} does not fit {self.spec.id}: {error}"
-            ) from error
+                return gymnasium.make(
+                    self.source,
+                    max_episode_steps=self.max_episode_steps,
+                    disable_env_checker=True,
+                    **arguments,
+                )
+        made = copy.deepcopy(self.source) if isinstance(self.source, gymnasium.Env) else None
+        if made is None:
+            made = self.source(**arguments)
+        if self.max_episode_steps is not None:
+            made = gymnasium.wrappers.TimeLimit(made, self.max_episode_steps)
+        return made
 
 
-def find_environment(env_id: str, kwargs: dict[str, Any] | None = None) -> EnvironmentFactory:
-    """Look an environment up by its id.
+def find_environment(
+    env: Any,
+    kwargs: dict[str, Any] | None = None,
+    wrappers: Sequence[Any] = (),
+    max_episode_steps: int | None = None,
+) -> EnvironmentFactory:
+    """Find what makes an environment.
+
+    Args:
+        env: a registered id (`module:Id-v0` imports the module first, also from the current
+            directory), `module:Class`, a class or function that makes one, or an environment,
+            of which copies are used.
+        kwargs: arguments of whatever makes it.
+        wrappers: callables, or their names as `module:Name`, the innermost first.
+        max_episode_steps: cut episodes off after so many steps.
 
     Raises:
         ConfigError: the id is misspelled, outdated or from a package that is not installed; the
             message names the nearest match or the command that installs the package.
     """
-    module, _, name = env_id.rpartition(":")
-    if module:
+    rest = (kwargs or {}, tuple(map(_wrapper, wrappers)), max_episode_steps)
+    if isinstance(env, gymnasium.Env):
+        if kwargs:
+            raise ConfigError(f"env_kwargs={kwargs!r} does not fit env={env}: it is made already")
         try:
-            importlib.import_module(module)
-        except ImportError as error:
+            copy.deepcopy(env)
+        except Exception as error:
             raise ConfigError(
-                f"env={env_id!r}: the module {module!r} cannot be imported ({error})"
+                f"env={env} cannot be copied ({error}): pass a function that makes it instead"
             ) from error
+        return EnvironmentFactory(environment_text(env), env, *rest)
+    if callable(env):
+        return EnvironmentFactory(environment_text(env), env, *rest)
+    if not isinstance(env, str):
+        raise ConfigError(f"env={env!r} is neither an id, nor an environment, nor what makes one")
+    module, _, name = env.rpartition(":")
+    if module:
+        found = _import(module, f"env={env!r}")
+        if callable(getattr(found, name, None)):
+            return EnvironmentFactory(env, getattr(found, name), *rest)
     if name not in gymnasium.registry:
         _import_plugin(name)
     if name in gymnasium.registry and not _is_retired(gymnasium.registry[name]):
-        return EnvironmentFactory(gymnasium.registry[name], kwargs or {})
-    raise ConfigError(f"env={env_id!r} is no environment{_nearest(name)}")
+        return EnvironmentFactory(name, gymnasium.registry[name], *rest)
+    raise ConfigError(f"env={env!r} is no environment{_nearest(name)}")
+
+
+def environment_text(env: Any) -> str:
+    """Name an environment: so that it can be found again where that is possible."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, gymnasium.Env):
+        return f"{CUSTOM}{env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
+    name = getattr(env, "__qualname__", type(env).__name__)
+    module = sys.modules.get(getattr(env, "__module__", None) or "")
+    if module is not None and module.__name__ != "__main__" and getattr(module, name, None) is env:
+        return f"{module.__name__}:{name}"
+    return f"{CUSTOM}{name}"
+
+
+def _wrapper(wrapper: Any) -> Any:
+    if not isinstance(wrapper, str):
+        return wrapper
+    module, _, name = wrapper.replace(":", ".").rpartition(".")
+    found = getattr(_import(module, f"wrappers={wrapper!r}"), name, None) if module else None
+    if not callable(found):
+        raise ConfigError(
+            f"wrappers={wrapper!r} is nothing that can be called; write it like "
+            "gymnasium.wrappers:FlattenObservation"
+        )
+    return found
+
+
+def _import(module: str, what: str) -> Any:
+    """Import a module, from the current directory too."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"{what}: the module {module!r} cannot be imported ({error})") from error
 
 
 def check_spaces(
@@ -203,9 +302,10 @@ def _nearest(name: str) -> str:
     return f"; did you mean {near}-v{max(versions[near])}?"
 
 
-def _install_hint(spec: EnvSpec) -> str:
+def _install_hint(source: Any) -> str:
     """Name the command that installs what is missing, nothing if it is there."""
-    entry = spec.entry_point if isinstance(spec.entry_point, str) else ""
+    entry = getattr(source, "entry_point", "")
+    entry = entry if isinstance(entry, str) else ""
     for mark, (module, command) in _NEEDS.items():
         if mark in entry:
             try:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.training.environments import Environment
+from frugalrl.training.environments import Environment, reset, step, success
 
 _ASK_EVERY = 1000
+LONGEST = 10_000
+"""Steps of an evaluation episode at most, where the environment has no time limit."""
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Episodes:
     """What a policy earned, episode by episode."""
 
@@ -28,6 +30,10 @@ class Episodes:
     """(n,) sum over an episode of the squared norm of the action."""
     last_rewards: NDArray[np.float64]
     """(n,) reward of an episode's last step, which some published numbers leave out."""
+    successes: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    """1 or 0 for each episode whose last info says `is_success`."""
+    cut: int = 0
+    """Episodes given up because they took too long."""
 
     @property
     def mean(self) -> float:
@@ -39,6 +45,16 @@ class Episodes:
         """Standard deviation of the rewards over episodes."""
         return float(self.rewards.std())
 
+    @property
+    def success_rate(self) -> float | None:
+        """Share of successes, None where the environment does not say."""
+        return float(self.successes.mean()) if len(self.successes) else None
+
+    def __repr__(self) -> str:
+        rate = self.success_rate
+        told = "" if rate is None else f", success rate {rate:.0%}"
+        return f"Episodes({len(self.rewards)}, reward {self.mean:,.2f} ± {self.std:,.2f}{told})"
+
     def to_dict(self) -> dict[str, Any]:
         """Give everything as JSON values."""
         return {
@@ -47,6 +63,7 @@ class Episodes:
             "lengths": self.lengths.tolist(),
             "control_costs": self.control_costs.tolist(),
             "last_rewards": self.last_rewards.tolist(),
+            **({"successes": self.successes.tolist()} if len(self.successes) else {}),
         }
 
 
@@ -56,6 +73,7 @@ def evaluate(
     seeds: Sequence[int],
     stop: Callable[[], bool] = lambda: False,
     frame: Callable[[], None] = lambda: None,
+    longest: int | None = None,
 ) -> Episodes | None:
     """Run one episode from each seed.
 
@@ -65,37 +83,46 @@ def evaluate(
         seeds: one an episode.
         stop: asked between episodes, and now and then in long ones, whether to give up.
         frame: called at every moment of an episode, for pictures.
+        longest: steps after which an episode is given up, so that none goes on for ever.
 
     Returns:
         The episodes, None if `stop` said so.
     """
-    rewards, lengths, costs, lasts = [], [], [], []
+    rewards, lengths, costs, lasts, successes = [], [], [], [], []
+    shape = environment.observation_space.shape or ()
+    cut = 0
     for seed in seeds:
         if stop():
             return None
         total = cost = 0.0
         length = 0
-        observation, _ = environment.reset(seed=int(seed))
+        observation = reset(environment, shape, int(seed))
         frame()
         over = False
         while not over:
             action = policy(np.asarray(observation, dtype=np.float32))
-            observation, reward, terminated, truncated, _ = environment.step(action)
+            cost += float(np.square(action, dtype=np.float64).sum())
+            observation, reward, terminated, truncated, info = step(environment, action, shape)
             frame()
             total += float(reward)
-            cost += float(np.square(action, dtype=np.float64).sum())
             length += 1
             over = bool(terminated or truncated)
+            if length == longest and not over:
+                over = True
+                cut += 1
             if length % _ASK_EVERY == 0 and stop():
                 return None
         rewards.append(total)
         lengths.append(length)
         costs.append(cost)
         lasts.append(float(reward))
+        successes += success(info)
     return Episodes(
         np.asarray(seeds, dtype=np.int64),
         np.array(rewards),
         np.array(lengths, dtype=np.int64),
         np.array(costs),
         np.array(lasts),
+        np.array(successes),
+        cut,
     )

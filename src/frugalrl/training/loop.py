@@ -75,6 +75,7 @@ class TrainingLoop:
         self._lengths = np.zeros(count, dtype=np.int64)
         # Episodes that ended since the last row of metrics: how many, rewards, lengths.
         self._window = [0.0, 0.0, 0.0]
+        self._successes: list[float] = []
         self._losses: dict[str, float] = {}
         self._results: list[tuple[int, Any]] = []
 
@@ -143,6 +144,7 @@ class TrainingLoop:
         self._lengths += 1
         if step.any_ended:
             self._end_episodes(step.terminated | step.truncated)
+            self._successes += step.successes
         if REFUSED in outcome.codes.tolist():
             self._check_refused(actions.buffer)
             self._acting = _finite(self._observations)
@@ -168,8 +170,8 @@ class TrainingLoop:
         refused = self.buffer.stats.rejected_nonfinite
         if refused > _REFUSED_SHARE * max(self.env_steps, _REFUSED_GRACE):
             raise BrokenEnvironmentError(
-                f"{self.config.env} gave NaN or infinity in {refused} of {self.env_steps} steps, "
-                f"the last at step {self.env_steps}: more than 1 % is too much to learn from"
+                f"{self.config.env_name} gave NaN or infinity in {refused} of {self.env_steps} "
+                f"steps, the last at step {self.env_steps}: more than 1 % is too much to learn from"
             )
 
     def _learn(self, taken: int) -> None:
@@ -216,7 +218,8 @@ class TrainingLoop:
         """Give the run's numbers now, and begin a new window of episodes."""
         stats = self.buffer.stats
         episodes, reward, length = self._window
-        self._window = [0.0, 0.0, 0.0]
+        successes = self._successes
+        self._window, self._successes = [0.0, 0.0, 0.0], []
         losses = self.losses()
         progress = 1.0 - self.env_steps / self._steps
         return {
@@ -238,6 +241,7 @@ class TrainingLoop:
             "episodes": self.episodes,
             "episode_reward": reward / episodes if episodes else None,
             "episode_length": length / episodes if episodes else None,
+            "success_rate": sum(successes) / len(successes) if successes else None,
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -252,7 +256,11 @@ class TrainingLoop:
                 "episodes": self.episodes,
                 "round_begun": self._round_begun,
             },
-            "log": {"window": list(self._window), "losses": self.losses()},
+            "log": {
+                "window": list(self._window),
+                "successes": list(self._successes),
+                "losses": self.losses(),
+            },
             "observations": self._observations.copy(),
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
@@ -272,6 +280,7 @@ class TrainingLoop:
         begun = counters["round_begun"]
         self._round_begun = None if begun is None else int(begun)
         self._window = [float(value) for value in state["log"]["window"]]
+        self._successes = [float(value) for value in state["log"]["successes"]]
         self._losses = dict(state["log"]["losses"])
         self._observations = np.array(state["observations"], dtype=np.float32)
         self._returns = np.array(state["returns"])

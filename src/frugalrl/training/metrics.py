@@ -21,20 +21,31 @@ _FIRST = ("env_steps", "train_seconds", "offered", "stored", "replaced", "droppe
 _MIDDLE = ("buffer_bytes", "eval_reward")
 _LAST = (
     *("buffer_size", "evicted", "rejected_nonfinite", "cells", "filter_bytes"),
-    *("updates", "learning_rate", "episodes", "episode_reward", "episode_length"),
-    *("eval_reward_std", "eval_control_cost", "wall_seconds"),
+    *("updates", "learning_rate", "episodes", "episode_reward", "episode_length", "success_rate"),
+    *("eval_reward_std", "eval_length", "eval_control_cost", "eval_success_rate", "wall_seconds"),
 )
 TIME_COLUMNS = ("train_seconds", "wall_seconds")
 """The only columns in which two runs with the same seed differ."""
 EVALUATION_COLUMNS = ("env_steps", "episode", "seed", "reward", "length", "control_cost")
 
+# Names that Stable-Baselines3 has for the same numbers.
+_SB3 = {
+    "env_steps": "time/total_timesteps",
+    "episodes": "time/episodes",
+    "episode_reward": "rollout/ep_rew_mean",
+    "episode_length": "rollout/ep_len_mean",
+    "success_rate": "rollout/success_rate",
+    "eval_reward": "eval/mean_reward",
+    "eval_length": "eval/mean_ep_length",
+    "eval_success_rate": "eval/success_rate",
+    "updates": "train/n_updates",
+}
 _GROUPS = {
     "buffer": (
         *("offered", "stored", "replaced", "dropped", "buffer_bytes", "buffer_size"),
         *("evicted", "rejected_nonfinite", "cells", "filter_bytes"),
     ),
-    "eval": ("eval_reward", "eval_reward_std", "eval_control_cost"),
-    "rollout": ("episodes", "episode_reward", "episode_length"),
+    "eval": ("eval_reward_std", "eval_control_cost"),
     "time": TIME_COLUMNS,
 }
 
@@ -45,11 +56,22 @@ def columns(algo: str) -> tuple[str, ...]:
 
 
 def tag(column: str) -> str:
-    """Give a column's name in TensorBoard and W&B."""
+    """Give a column's name in TensorBoard and W&B: Stable-Baselines3's where it has one."""
+    if column in _SB3:
+        return _SB3[column]
     for group, members in _GROUPS.items():
         if column in members:
             return f"{group}/{column.removeprefix(f'{group}_')}"
     return f"train/{column}"
+
+
+def tagged(row: Row) -> dict[str, float]:
+    """Give a row's numbers under their names in TensorBoard and W&B, with the steps a second."""
+    values = {tag(name): float(value) for name, value in row.items() if value is not None}
+    steps, seconds = row.get("env_steps"), row.get("train_seconds")
+    if steps and seconds:
+        values["time/fps"] = steps / seconds
+    return values
 
 
 class Sink(Protocol):
@@ -155,9 +177,8 @@ class TensorBoard:
         """Take one row."""
         step = row["env_steps"]
         values = [
-            self._summaries.Summary.Value(tag=tag(name), simple_value=float(value))
-            for name, value in row.items()
-            if value is not None and name != "env_steps"
+            self._summaries.Summary.Value(tag=name, simple_value=value)
+            for name, value in tagged(row).items()
         ]
         self._add(step, summary=self._summaries.Summary(value=values))
 
@@ -187,8 +208,7 @@ class WeightsAndBiases:
 
     def write(self, row: Row) -> None:
         """Take one row."""
-        values = {tag(name): value for name, value in row.items() if value is not None}
-        self._run.log(values, step=int(row["env_steps"] or 0))
+        self._run.log(tagged(row), step=int(row["env_steps"] or 0))
 
     def close(self) -> None:
         """Write what is still waiting."""

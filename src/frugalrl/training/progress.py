@@ -1,4 +1,4 @@
-"""The live progress line of a terminal; nothing where there is none."""
+"""How far a run is: a live line in a terminal, a line a minute where there is none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 _EVERY = 0.25  # seconds between two pictures
+_LINE_EVERY = 60.0  # seconds between two lines of a log
 _WIDE = 140  # columns for title, bar and all numbers
 
 
@@ -23,23 +24,26 @@ class Status(NamedTuple):
 
 
 class Progress:
-    """Shows how far a run is, on one line that renews itself.
+    """Shows how far a run is, on one line that renews itself or on a new line every minute.
 
     Args:
-        visible: whether to show anything; None: when the error stream is a terminal.
-        title: what stands before the bar.
+        visible: whether to show a live line; None: when the error stream is a terminal, else a
+            line a minute.
+        title: what stands before the numbers.
     """
 
     def __init__(self, visible: bool | None = None, title: str = "training") -> None:
-        self.visible = sys.stderr.isatty() if visible is None else visible
+        live = sys.stderr.isatty() if visible is None else visible
+        self.visible = live or visible is None
+        self._live = live
         self._title = title
-        self._next = 0.0
+        self._next = 0.0 if live else time.monotonic() + _LINE_EVERY
         # A few recent moments, so that the rate is the present one.
         self._marks: list[tuple[float, int]] = []
         self._bar: Any = None
 
     def __enter__(self) -> Progress:
-        if self.visible:
+        if self._live:
             from rich.console import Console
             from rich.progress import BarColumn, TaskProgressColumn, TextColumn
             from rich.progress import Progress as Bar
@@ -76,8 +80,10 @@ class Progress:
     def show(self, status: Status) -> None:
         """Renew the line."""
         now = time.monotonic()
-        self._next = now + _EVERY
+        self._next = now + (_EVERY if self._live else _LINE_EVERY)
         self._marks = [*self._marks[-40:], (now, status.env_steps)]
+        if self.visible and not self._live:
+            print(f"{self._title}: {describe(status, self.rate())}", file=sys.stderr, flush=True)
         if self._bar is not None:
             self._bar.update(
                 self._task,

@@ -63,6 +63,8 @@ class Recorder:
         if episodes is not None:
             full["eval_reward"] = episodes.mean
             full["eval_reward_std"] = episodes.std
+            full["eval_length"] = float(episodes.lengths.mean())
+            full["eval_success_rate"] = episodes.success_rate
             full["eval_control_cost"] = float(episodes.control_costs.mean())
         full = {name: full.get(name) for name in self._names}
         self.rows.append(full)

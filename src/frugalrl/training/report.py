@@ -32,7 +32,7 @@ def configuration_lines(resolved: Resolved) -> list[str]:
     """Say what will be run, and where each setting comes from."""
     config = resolved.config
     admission = config.admission if isinstance(config.admission, str) else config.admission.name
-    head = f"{config.env}  {config.algo}  admission {admission}  seed {config.seed}"
+    head = f"{config.env_name}  {config.algo}  admission {admission}  seed {config.seed}"
     lines = [head if config.out is None else f"{head}  ->  {config.out}"]
     groups: dict[str, list[str]] = {"given": [], "preset": [], "default": []}
     for name, origin in resolved.origins.items():
@@ -69,11 +69,11 @@ def result_lines(result: TrainResult) -> list[str]:
     ]
     if result.final is not None:
         final = result.final
-        low, high = mean_interval(final.rewards)
+        rate = final.success_rate
         lines.append(
-            f"final policy: reward {final.mean:,.1f} (95 % interval of the mean over "
-            f"{len(final.rewards)} episodes: {low:,.1f} to {high:,.1f}; sd {final.std:,.1f}), "
+            f"final policy: reward {final.mean:,.1f} ({spread(final.rewards)}), "
             f"control cost {final.control_costs.mean():,.1f}"
+            + ("" if rate is None else f", success rate {rate:.0%}")
         )
     lines.append(
         f"buffer: {len(result.buffer):,} transitions in {_megabytes(result.buffer.nbytes)}; "
@@ -85,6 +85,18 @@ def result_lines(result: TrainResult) -> list[str]:
     if result.directory is not None:
         lines.append(f"files: {result.directory}")
     return lines
+
+
+def spread(rewards: Any) -> str:
+    """Say how far rewards of episodes spread; an interval only from 3 of them on."""
+    count = len(rewards)
+    if count < 3:
+        return f"{count} episode{'s' if count > 1 else ''}"
+    low, high = mean_interval(rewards)
+    return (
+        f"95 % interval of the mean over {count} episodes: {low:,.1f} to {high:,.1f}; "
+        f"sd {np.std(rewards):,.1f}"
+    )
 
 
 def mean_interval(values: Any, level: float = 0.95, draws: int = 2000) -> tuple[float, float]:

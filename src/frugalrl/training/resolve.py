@@ -16,7 +16,15 @@ from frugalrl.training.presets import defaults, find_preset
 
 Origin = Literal["given", "preset", "default"]
 
-_POSITIVE = ("steps", "buffer_size", "envs", "eval_episodes", "log_every", "threads")
+_POSITIVE = (
+    "max_episode_steps",
+    "steps",
+    "buffer_size",
+    "envs",
+    "eval_episodes",
+    "log_every",
+    "threads",
+)
 _NOT_NEGATIVE = (
     *("seed", "eval_seed", "final_seed"),
     *("learning_starts", "eval_every", "final_episodes", "checkpoint_every"),
@@ -52,12 +60,13 @@ def resolve(config: TrainConfig) -> Resolved:
         ConfigError: naming the setting, its value and what would work.
     """
     _check_choices(config)
+    config = _with_integers(config)
     if config.buffer_bytes is not None and config.buffer_size is not None:
         raise ConfigError(
             f"buffer_bytes={config.buffer_bytes!r} takes the place of "
             f"buffer_size={config.buffer_size}; set one of them"
         )
-    preset = find_preset(config.env, config.algo) if config.preset == "auto" else {}
+    preset = find_preset(config.env_name, config.algo) if config.preset == "auto" else {}
     base = defaults(config.algo)
     chosen: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
@@ -71,8 +80,8 @@ def resolve(config: TrainConfig) -> Resolved:
             chosen[name], origins[name] = base[name], "default"
         else:
             raise ConfigError(
-                f"steps is not set and there is no preset for {config.env} with {config.algo}: "
-                "say how long to train, for example --steps 100000"
+                f"steps is not set and there is no preset for {config.env_name} with "
+                f"{config.algo}: say how long to train, for example --steps 100000"
             )
     full = dataclasses.replace(
         config,
@@ -105,6 +114,15 @@ def agent_settings(config: TrainConfig) -> AgentSettings:
         return settings
     except (ImportError, TypeError, ValueError) as error:
         raise ConfigError(str(error)) from None
+
+
+def _with_integers(config: TrainConfig) -> TrainConfig:
+    """Take 1e6 for 1000000 where a whole number is wanted."""
+    values = {name: getattr(config, name) for name in (*_POSITIVE, *_NOT_NEGATIVE)}
+    whole: dict[str, Any] = {
+        n: int(v) for n, v in values.items() if isinstance(v, float) and v.is_integer()
+    }
+    return dataclasses.replace(config, **whole) if whole else config
 
 
 def _check_choices(config: TrainConfig) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from frugalrl.replay.buffer import ReplayBuffer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainResult:
     """A finished run."""
 
@@ -48,6 +48,15 @@ class TrainResult:
     fingerprint: str
     """Digest of agent, buffer, counters and last observations: equal only if every bit is."""
 
+    def __repr__(self) -> str:
+        final = "" if self.final is None else f", final {self.final}"
+        where = "" if self.directory is None else f", {str(self.directory)!r}"
+        return (
+            f"TrainResult({self.config.env_name} {self.config.algo}, {self.env_steps:,} steps"
+            f"{final}, {len(self.buffer):,} of {self.buffer.stats.offered:,} transitions held"
+            f"{where})"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Give what final.json holds."""
         stats = self.buffer.stats
@@ -60,7 +69,7 @@ class TrainResult:
                 **self.final.to_dict(),
             }
         return {
-            "env": self.config.env,
+            "env": self.config.env_name,
             "algo": self.config.algo,
             "admission": self.buffer.admission.name,
             "seed": self.config.seed,

@@ -19,7 +19,12 @@ from frugalrl.training import env_state
 from frugalrl.training.admission import describe_admission, make_admission
 from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore
 from frugalrl.training.config import CUSTOM, TrainConfig
-from frugalrl.training.environments import EnvironmentFactory, check_spaces, find_environment
+from frugalrl.training.environments import (
+    EnvironmentFactory,
+    check_spaces,
+    environment_text,
+    find_environment,
+)
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.metrics import check_sinks
 from frugalrl.training.report import configuration_lines
@@ -104,7 +109,7 @@ def train(
         TrainingError: the run had to stop.
     """
     place = Place() if place is None else place
-    factory = find_environment(config.env, config.environment_arguments())
+    factory = make_factory(config)
     resolved = resolve(config)
     config = resolved.config
     limit_threads(config.threads)
@@ -140,6 +145,7 @@ def resume(
     progress: bool | None = None,
     say: Say | None = None,
     admission: Any = None,
+    env: Any = None,
     place: Place | None = None,
 ) -> TrainResult:
     """Go on with a run that was interrupted; it ends with the bits of one that was not.
@@ -150,6 +156,7 @@ def resume(
         progress: as for `train`.
         say: as for `train`.
         admission: the filter, where the run was given one of your own: a fresh instance.
+        env: the environment, where the run was given one that only its own code can make.
         place: where steps are taken, as for `train`.
 
     Raises:
@@ -169,7 +176,7 @@ def resume(
                 f"{str(directory.path)!r} is finished: nothing to resume; steps (--steps) above "
                 f"{config.steps} prolongs it"
             )
-        config = _with_admission(config, admission)
+        config = _with_environment(_with_admission(config, admission), env)
         if directory.finished and steps is not None:
             _prolonged(config, steps, config.steps or 0)
             reopen(directory)
@@ -179,7 +186,7 @@ def resume(
         config = _checked_again(config)
         limit_threads(config.threads)
         check_sinks(wandb=config.wandb)
-        factory = find_environment(config.env, config.environment_arguments())
+        factory = make_factory(config)
         if steps is not None:
             taken = 0 if found is None else int(found.state["loop"]["counters"]["env_steps"])
             config = _prolonged(config, steps, taken)
@@ -275,10 +282,31 @@ def _with_admission(config: TrainConfig, admission: Any) -> TrainConfig:
     return dataclasses.replace(config, admission=admission) if custom else config
 
 
+def _with_environment(config: TrainConfig, env: Any) -> TrainConfig:
+    own = isinstance(config.env, str) and config.env.startswith(CUSTOM)
+    own_wrapper = any(isinstance(w, str) and w.startswith(CUSTOM) for w in config.wrappers)
+    if own_wrapper or (own and env is None):
+        what = "wrappers" if own_wrapper else "an environment"
+        raise ConfigError(
+            f"this run used {what} that only its own code can make ({config.env_name}): "
+            "frugalrl.resume(path, env=your_environment); wrappers have to be importable by name"
+        )
+    if own and environment_text(env) != config.env:
+        raise ConfigError(f"env={env!r} is not the run's {config.env_name}")
+    return dataclasses.replace(config, env=env) if own else config
+
+
+def make_factory(config: TrainConfig) -> EnvironmentFactory:
+    """Find what makes a run's environment."""
+    return find_environment(
+        config.env, config.environment_arguments(), config.wrappers, config.max_episode_steps
+    )
+
+
 def _check_environment(factory: EnvironmentFactory) -> None:
     environment = factory.make()
     try:
-        check_spaces(environment.observation_space, environment.action_space, factory.spec.id)
+        check_spaces(environment.observation_space, environment.action_space, factory.name)
     finally:
         environment.close()
 
@@ -332,5 +360,5 @@ def _check_budget(config: TrainConfig, buffer: Any) -> None:
 def run_directory_name(config: TrainConfig) -> Path:
     """Give the directory a run gets when none is named."""
     admission = config.admission if isinstance(config.admission, str) else config.admission.name
-    name = config.env.replace("/", "-").replace(":", "-")
+    name = config.env_name.replace("/", "-").replace(":", "-")
     return Path("runs") / f"{name}-{config.algo}-{admission}-seed{config.seed}"

@@ -15,7 +15,7 @@ from frugalrl.training.config import TrainConfig
 from frugalrl.training.env_state import undisturbed
 from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import StorageError, TrainingInterrupted
-from frugalrl.training.evaluation import Episodes, evaluate
+from frugalrl.training.evaluation import LONGEST, Episodes, evaluate
 from frugalrl.training.loop import TrainingLoop
 from frugalrl.training.memory import peak_memory
 from frugalrl.training.progress import Progress, Status
@@ -59,12 +59,13 @@ class Session:
         self.method = method
         self.directory = directory
         self._tell = say
-        self._guard = InterruptGuard()
+        self._guard = InterruptGuard(saves=directory is not None)
         visible = False if config.quiet else progress
-        self._progress = Progress(visible, title=f"{config.env} {config.algo}")
+        self._progress = Progress(visible, title=f"{config.env_name} {config.algo}")
         self._started = time.perf_counter()
         self._wall_before = 0.0
         self._peak_before = 0
+        self._told_of_length = False
         self._evaluations: list[tuple[int, float]] = []
         self._logged_at = self._evaluated_at = self._saved_at = 0
         self._save_cost = 0.0
@@ -215,7 +216,18 @@ class Session:
         try:
             seeds = range(first_seed, first_seed + count)
             policy = self._loop.agent.act_deterministic
-            return evaluate(policy, environment, seeds, stop=lambda: self._guard.triggered)
+            longest = None if self.factory.time_limit else LONGEST
+            episodes = evaluate(
+                policy, environment, seeds, stop=lambda: self._guard.triggered, longest=longest
+            )
+            if episodes is not None and episodes.cut and not self._told_of_length:
+                self._told_of_length = True
+                self.say(
+                    f"warning: {episodes.cut} of {count} evaluation episodes were cut off after "
+                    f"{LONGEST:,} steps: the environment has no time limit "
+                    "(set max_episode_steps, --max-episode-steps)"
+                )
+            return episodes
         finally:
             environment.close()
 

@@ -17,10 +17,14 @@ class InterruptGuard:
     """Remembers a signal while it is active, instead of letting it stop the process.
 
     Signals only reach a program's main thread; in any other thread this does nothing.
+
+    Args:
+        saves: whether the run is saved before it stops; only for what is said.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, saves: bool = True) -> None:
         self.signum: int | None = None
+        self._word = b"saving the run, then stopping" if saves else b"stopping"
         self._previous: dict[int, Any] = {}
 
     @property
@@ -49,7 +53,7 @@ class InterruptGuard:
             os._exit(128 + signum)
         self.signum = signum
         # Straight to the descriptor: a handler may interrupt a print half-way.
-        os.write(2, b"\nsaving the run, then stopping (once more: stop at once)\n")
+        os.write(2, b"\n" + self._word + b" (once more: stop at once)\n")
 
 
 def die_with(parent: int, signum: int = signal.SIGTERM) -> None:
