@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
     from frugalrl.state_io import StateFileError
-    from frugalrl.training import TrainConfig, evaluate, load_policy, resume, train
+    from frugalrl.training import Callback, TrainConfig, evaluate, load_policy, resume, train
 
 __version__ = "0.1.0"
 
@@ -29,6 +29,7 @@ _HOMES = {
     "AdmitAll": "frugalrl.admission.filters",
     "Batch": "frugalrl.replay.buffer",
     "BufferStats": "frugalrl.replay.buffer",
+    "Callback": "frugalrl.training",
     "Decisions": "frugalrl.admission.protocol",
     "FrugalFilter": "frugalrl.admission.frugal",
     "LargeBatch": "frugalrl.replay.samplers",
@@ -59,6 +60,7 @@ __all__ = [
     "AdmitAll",
     "Batch",
     "BufferStats",
+    "Callback",
     "Decisions",
     "FrugalFilter",
     "LargeBatch",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from frugalrl.training.callbacks import Callback
     from frugalrl.training.config import TrainConfig
     from frugalrl.training.errors import (
         BrokenEnvironmentError,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from frugalrl.training.runner import resume, train
 
 _HOMES = {
+    "Callback": "callbacks",
     "ConfigError": "errors",
     "BrokenEnvironmentError": "errors",
     "RunDirectoryError": "errors",
@@ -39,6 +41,7 @@ _HOMES = {
 
 __all__ = [
     "BrokenEnvironmentError",
+    "Callback",
     "ConfigError",
     "RunDirectoryError",
     "StorageError",

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     Keywords = Mapping[str, Any] | str
     Bounds = str | Sequence[Sequence[float]]
     Directory = Path | str
+    Data = Path | str | Mapping[str, Any]
     Widths = Sequence[int] | Mapping[str, Sequence[int]] | NetArch | str
 else:
     Env = Wrapper = str
     Admission = Literal["none", "fac", "random"]
     Keywords = str
     Bounds = str
-    Directory = Path
+    Directory = Data = Path
     Widths = tuple[int, ...] | str
 
 
@@ -145,6 +146,11 @@ class TrainConfig:
     random_rate: float = 0.4
     """Share that admission random keeps."""
 
+    init_policy: Directory | None = None
+    """Start with the networks of this run directory, or the actor of this policy file."""
+    init_buffer: Data | None = None
+    """Start with these transitions: a run directory, a saved buffer, an .npz file or arrays."""
+
     env_kwargs: Keywords = ""
     """Arguments of the environment, as JSON: {"include_cfrc_ext_in_observation": false}."""
     wrappers: tuple[Wrapper, ...] = ()
@@ -174,6 +180,12 @@ class TrainConfig:
     """Steps between checkpoints; 0: only when interrupted and at the end."""
     keep_checkpoints: int = 2
     """Checkpoints kept while the run goes on."""
+    save_best: bool = True
+    """Keep the policy of the best evaluation as policy-best.safetensors."""
+    stop_reward: float | None = None
+    """End the run when an evaluation's mean reward reaches this."""
+    stop_seconds: float | None = None
+    """End the run after so many seconds."""
     save_buffer: bool = True
     """Keep the final buffer in the run directory."""
     tensorboard: bool = True
@@ -196,7 +208,11 @@ class TrainConfig:
             values["env"] = environment_text(self.env)
             values["wrappers"] = tuple(map(environment_text, self.wrappers))
         values["wrappers"] = list(values["wrappers"])
-        values["out"] = None if self.out is None else str(self.out)
+        for name in ("out", "init_policy"):
+            values[name] = None if values[name] is None else str(values[name])
+        if self.init_buffer is not None:
+            arrays = isinstance(self.init_buffer, Mapping)
+            values["init_buffer"] = f"{CUSTOM}arrays" if arrays else str(self.init_buffer)
         values["net_arch"] = None if self.net_arch is None else net_arch_to_json(self.net_arch)
         if isinstance(self.env_kwargs, Mapping):
             values["env_kwargs"] = dict(self.env_kwargs)

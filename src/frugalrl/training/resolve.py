@@ -155,6 +155,10 @@ def _check_numbers(config: TrainConfig) -> None:
     steps = config.gradient_steps
     if not isinstance(steps, int) or (steps < 1 and steps != -1):
         raise ConfigError(f"gradient_steps={steps!r} must be at least 1, or -1 for one a step")
+    for name in ("stop_reward", "stop_seconds"):
+        value = getattr(config, name)
+        if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value)):
+            raise ConfigError(f"{name}={value!r} must be a finite number")
     if not 0.0 < config.random_rate <= 1.0:
         raise ConfigError(f"random_rate={config.random_rate} must be above 0 and at most 1")
     if not (config.worker_timeout > 0.0 and math.isfinite(config.worker_timeout)):

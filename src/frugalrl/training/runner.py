@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from frugalrl.files import write_json
+from frugalrl.files import read_json, write_json
 from frugalrl.state_io import load_state
 from frugalrl.training import env_state
 from frugalrl.training.admission import describe_admission, make_admission
@@ -31,10 +31,12 @@ from frugalrl.training.report import configuration_lines
 from frugalrl.training.resolve import Origin, Resolved, filter_fields, filter_notes, resolve
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory
+from frugalrl.training.starting import check_sources
 from frugalrl.training.threads import limit_threads
 
 if TYPE_CHECKING:
     from frugalrl.admission.protocol import AdmissionFilter
+    from frugalrl.training.callbacks import Callback
     from frugalrl.training.session import Session
 
 Say = Callable[[str], None]
@@ -90,6 +92,7 @@ def train(
     *,
     progress: bool | None = None,
     say: Say | None = None,
+    callbacks: Sequence[Callback] = (),
     place: Place | None = None,
 ) -> TrainResult:
     """Train as configured.
@@ -98,6 +101,7 @@ def train(
         config: what to do.
         progress: whether to show a live line; None: when the error stream is a terminal.
         say: takes lines for the user, such as the resolved configuration; None: nobody does.
+        callbacks: called after rows of metrics, evaluations and checkpoints.
         place: where steps are taken, if not here.
 
     Returns:
@@ -114,6 +118,7 @@ def train(
     config = resolved.config
     limit_threads(config.threads)
     check_sinks(wandb=config.wandb)
+    check_sources(config.init_policy, config.init_buffer)
     _check_environment(factory)
     seeds = Seeds.draw(config.seed, config.envs)
     directory = None if config.out is None else RunDirectory(config.out)
@@ -125,7 +130,9 @@ def train(
     resolved = _with_filter(resolved, buffer.admission)
     config = resolved.config
     if directory is None:
-        return place.session(config, factory, "fresh", None, progress, say).run(buffer, seeds)
+        session = place.session(config, factory, "fresh", None, progress, say)
+        session.callbacks += callbacks
+        return session.run(buffer, seeds)
     method = env_state.choose_method(factory)
     if method == "fresh":
         resolved.notes.append(_FRESH)
@@ -133,6 +140,7 @@ def train(
         about = {"origins": resolved.origins, "environment_state": method, "notes": resolved.notes}
         directory.create(config, {**about, **place.about})
         session = place.session(config, factory, method, directory, progress, say)
+        session.callbacks += callbacks
         for line in configuration_lines(resolved):
             session.say(line)
         return session.run(buffer, seeds)
@@ -146,6 +154,7 @@ def resume(
     say: Say | None = None,
     admission: Any = None,
     env: Any = None,
+    callbacks: Sequence[Callback] = (),
     place: Place | None = None,
 ) -> TrainResult:
     """Go on with a run that was interrupted; it ends with the bits of one that was not.
@@ -157,6 +166,7 @@ def resume(
         say: as for `train`.
         admission: the filter, where the run was given one of your own: a fresh instance.
         env: the environment, where the run was given one that only its own code can make.
+        callbacks: as for `train`.
         place: where steps are taken, as for `train`.
 
     Raises:
@@ -178,7 +188,8 @@ def resume(
             )
         config = _with_environment(_with_admission(config, admission), env)
         if directory.finished and steps is not None:
-            _prolonged(config, steps, config.steps or 0)
+            final = read_json(directory.final) or {}
+            _prolonged(config, steps, int(final.get("env_steps") or config.steps or 0))
             reopen(directory)
         found = CheckpointStore(directory.checkpoints, keep=1).newest(tidy=True)
         if found is not None:
@@ -194,6 +205,7 @@ def resume(
         seeds = Seeds.draw(config.seed, config.envs)
         method = content["environment_state"]
         session = place.session(config, factory, method, directory, progress, say)
+        session.callbacks += callbacks
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
             return session.run(_make_buffer(config, factory, seeds), seeds)
@@ -209,6 +221,7 @@ _FREE = frozenset(
         *("out", "steps", "quiet", "log_every", "checkpoint_every", "keep_checkpoints"),
         *("eval_every", "eval_episodes", "eval_seed", "final_episodes", "final_seed"),
         *("save_buffer", "tensorboard", "wandb", "worker_timeout"),
+        *("save_best", "stop_reward", "stop_seconds"),
     )
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 from frugalrl.files import appending, write_json
 from frugalrl.state_io import save_state
 from frugalrl.training import checkpoint, policies
+from frugalrl.training.callbacks import Callback, KeepBest, RunView, built_in
 from frugalrl.training.checkpoint import CheckpointStore, fingerprint, likely_cause
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.env_state import undisturbed
@@ -25,6 +26,7 @@ from frugalrl.training.resolve import agent_settings
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import Method, RunDirectory
 from frugalrl.training.signals import InterruptGuard
+from frugalrl.training.starting import start_from_buffer, start_from_policy
 from frugalrl.training.threads import blas_threads
 from frugalrl.training.vector import EnvironmentGroup, make_group
 
@@ -70,6 +72,9 @@ class Session:
         self._logged_at = self._evaluated_at = self._saved_at = 0
         self._save_cost = 0.0
         self._save_time = time.perf_counter()
+        self.callbacks: list[Callback] = built_in(config)
+        where = None if directory is None else directory.path
+        self._view = RunView(config, where, lambda: self._loop.agent.policy_state())
         self._store: CheckpointStore | None = None
         if directory is not None:
             self._store = CheckpointStore(directory.checkpoints, config.keep_checkpoints)
@@ -111,6 +116,7 @@ class Session:
                 agent = make_agent(agent_settings(config), *spaces, agent_seed, config.envs)
                 self._loop = self._make_loop(group, agent, buffer)
                 if state is None:
+                    self._start_from(agent, buffer)
                     self._loop.begin(seeds.environments)
                 else:
                     self._restore(state)
@@ -124,6 +130,14 @@ class Session:
                     self._recorder.close()
             finally:
                 group.close()
+
+    def _start_from(self, agent: Any, buffer: Any) -> None:
+        """Take over what the configuration says to begin with."""
+        if self.config.init_policy is not None:
+            self.say(f"starting with {start_from_policy(agent, self.config.init_policy)}")
+        if self.config.init_buffer is not None:
+            offered = start_from_buffer(buffer, agent, self.config.init_buffer)
+            self.say(f"starting with {len(buffer):,} of {offered:,} earlier transitions")
 
     def _make_group(self) -> EnvironmentGroup:
         config = self.config
@@ -151,12 +165,14 @@ class Session:
         loop, steps = self._loop, self.config.steps
         assert steps is not None
         self._duties()
-        while not loop.finished and not self._guard.triggered:
+        while not (loop.finished or self._guard.triggered or self._view.stop_reason):
             loop.advance(self._next_duty(), self._pause)
             if self._progress.due:
                 self._progress.show(self._status())
             if not loop.in_round:
                 self._duties()
+        if self._view.stop_reason:
+            self.say(f"ending at step {loop.env_steps:,}: {self._view.stop_reason}")
         if not self._guard.triggered:
             self._save()
             final = self._final_evaluation()
@@ -200,6 +216,7 @@ class Session:
                 return  # interrupted: stays due, and comes first when the run is resumed
             self._evaluated_at = loop.env_steps
             self._evaluations.append((loop.env_steps, episodes.mean))
+            self._call("on_evaluation", episodes)
         # After another round it would be more than `log_every` steps since the last row.
         late = loop.env_steps + loop.round_steps > self._logged_at + config.log_every
         due = loop.env_steps > self._logged_at and (late or loop.finished)
@@ -207,8 +224,16 @@ class Session:
             self._logged_at = loop.env_steps
             with self._writing():
                 self._recorder.record(loop.row(), self._wall(), episodes)
+            self._call("on_metrics", self._recorder.rows[-1])
         if self._crossed(self._saved_at, config.checkpoint_every) and self._save_is_cheap():
             self._save()
+
+    def _call(self, name: str, argument: Any) -> None:
+        view = self._view
+        view.env_steps, view.evaluations = self._loop.env_steps, list(self._evaluations)
+        for callback in self.callbacks:
+            with self._writing() if isinstance(callback, KeepBest) else contextlib.nullcontext():
+                getattr(callback, name)(view, argument)
 
     def _evaluate(self, first_seed: int, count: int) -> Episodes | None:
         self._progress.note(f"evaluating {count} episodes")
@@ -246,7 +271,8 @@ class Session:
         begun = time.perf_counter()
         state = self._state()
         self._tell_problems(state["loop"]["environments"])
-        self._store.save(self._loop.env_steps, state)
+        path = self._store.save(self._loop.env_steps, state)
+        self._call("on_checkpoint", path)
         self._saved_at = self._loop.env_steps
         self._save_time = time.perf_counter()
         self._save_cost = self._save_time - begun
