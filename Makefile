@@ -30,7 +30,7 @@ demo: $(DEMO_ENV)  ## Train SAC with an ordinary buffer, a frugal one and two co
 
 test: $(DEV_STAMP) browser  ## Run the tests and enforce the coverage gate
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report= --cov-fail-under=0
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --cov --cov-report= --cov-fail-under=0
 	@# Coverage cannot see inside compiled kernels, so their small tests run once more as plain Python.
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m pure_python --cov --cov-append --cov-report= --cov-fail-under=0
 	$(BIN)/coverage report

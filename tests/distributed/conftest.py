@@ -1,18 +1,23 @@
-"""Shared by the tests of distribution: tiny runs, and one Ray for all of them."""
+"""Shared by the tests of distribution: tiny runs, and one Ray of several nodes for all of them."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 # The small environments and runs of the training tests, for actors in other processes too.
-sys.path.append(str(Path(__file__).resolve().parents[1] / "training"))
+_HERE = Path(__file__).resolve().parent
+_WORLDS = [str(_HERE), str(_HERE.parent / "training")]
+sys.path += [path for path in _WORLDS if path not in sys.path]
 
-import training_worlds
-from training_tiny import TINY
+import training_worlds  # noqa: E402
+from training_tiny import TINY  # noqa: E402
 
 training_worlds.register()
 
@@ -27,3 +32,40 @@ def tiny():
         return dataclasses.replace(TINY, **changes)
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _environment() -> Iterator[None]:
+    """Let processes that tests start find the environments, and Ray listen on loopback alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([*_WORLDS, os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        yield
+
+
+@pytest.fixture(scope="session")
+def cluster(_environment) -> Iterator[Any]:
+    """Give Ray's own cluster of several nodes on one machine, and be connected to it.
+
+    The head offers no processor, so every node that does can be taken away.
+    """
+    import ray
+    from ray.cluster_utils import Cluster
+
+    health = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 6}
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 0,
+            "object_store_memory": 80_000_000,
+            "include_dashboard": False,
+            "_system_config": {f"health_check_{name}": value for name, value in health.items()},
+        },
+    )
+    made.add_node(num_cpus=2, object_store_memory=80_000_000)
+    ray.init(address=made.address, log_to_driver=False, logging_level="error")
+    try:
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()

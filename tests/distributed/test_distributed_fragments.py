@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from frugalrl.distributed.fragments import Ledger, Steps, pack
 from frugalrl.distributed.rollout import Rollout
-from frugalrl.training.environments import find_environment
 from frugalrl.training.resolve import resolve
+from frugalrl.training.runner import make_factory
 
 ABOUT = {"actor": 0, "sequence": 0, "version": 0, "steps": 0, "seconds": 0.0}
+ABOUT |= {"episodes": np.empty((0, 2)), "successes": np.empty(0)}
 
 
 def made_up_steps(moments: int, count: int, seed: int) -> Steps:
@@ -38,7 +39,7 @@ def made_up_steps(moments: int, count: int, seed: int) -> Steps:
 def test_what_is_unpacked_is_what_was_packed(moments, count, seed, share):
     taken = made_up_steps(moments, count, seed)
     wanted = np.random.default_rng(seed + 1).random((moments, count)) <= share
-    fragment = pack(taken, wanted, **ABOUT, episodes=np.empty((0, 2)))
+    fragment = pack(taken, wanted, **ABOUT)
     for got, part in zip(fragment.transitions(), taken, strict=True):
         expected = [part[t, c] for c in range(count) for t in range(moments) if wanted[t, c]]
         np.testing.assert_array_equal(got, np.array(expected, part.dtype).reshape(got.shape))
@@ -52,7 +53,7 @@ def test_neighbours_share_the_state_between_them():
     taken = taken._replace(
         next_observations=np.concatenate([taken.observations[1:], taken.observations[:1] + 9])
     )
-    fragment = pack(taken, np.ones((50, 1), bool), **ABOUT, episodes=np.empty((0, 2)))
+    fragment = pack(taken, np.ones((50, 1), bool), **ABOUT)
     assert len(fragment.states) == 51
     parts = [part.nbytes for part in fragment if isinstance(part, np.ndarray)]
     assert fragment.nbytes == sum(parts)
@@ -81,7 +82,7 @@ def make_actor(tiny):
 
     def make(**changes) -> Rollout:
         config = resolve(tiny(**changes)).config
-        return Rollout(0, config, find_environment(config.env, config.environment_arguments()))
+        return Rollout(0, config, make_factory(config))
 
     return make
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from frugalrl.commands.arguments import parse
+from frugalrl.commands.arguments import BackendOptions, parse
 
 DESCRIPTION = """Run a suite of experiments and write a report about it.
 
@@ -15,12 +15,13 @@ DESCRIPTION = """Run a suite of experiments and write a report about it.
   frugalrl bench ablation --parameter epsilon --env Hopper-v5
   frugalrl bench paper --print > mine.toml                copy a suite, edit it, then:
   frugalrl bench mine.toml
+  frugalrl bench paper --backend ray --address auto --storage s3://bucket/paper
 
 Killed and started again with the same options it does only what is missing."""
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BackendOptions):
     """Run a suite."""
 
     suite: str
@@ -28,7 +29,7 @@ class Options:
     out: Path | None = None
     """Results directory; None: results/SUITE, after the file's name where the suite is a file."""
     jobs: int = 1
-    """Runs at a time, each on its own core."""
+    """Runs at a time on this machine, each on its own core."""
     only: str = ""
     """Tasks, algorithms and methods to keep, separated by commas: hopper,sac."""
     scale: float = 1.0
@@ -86,13 +87,15 @@ def main(arguments: list[str]) -> int:
         suite = replace(suite, seeds=suites.parse_seeds(plan.seed_list(options.seeds)))
     if options.only:
         suite = suites.choose(suite, options.only.split(","))
+    out = options.out or Path("results") / Path(options.suite).stem
     return execute(
         plan.with_settings(suite, options.set),
-        options.out or Path("results") / Path(options.suite).stem,
+        out,
         scale=options.scale,
         jobs=options.jobs,
         dry_run=options.dry_run,
         keep_buffers=options.keep_buffers,
         open_report=options.open,
         command=shlex.join(["frugalrl", "bench", *arguments]),
+        backend=options.make_backend(out, keep_buffers=options.keep_buffers),
     )

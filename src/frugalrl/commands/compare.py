@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from frugalrl.commands.arguments import parse
+from frugalrl.commands.arguments import BackendOptions, parse
 
 DESCRIPTION = """Train several methods on one task and write a report about them.
 
@@ -22,7 +22,7 @@ Parameters follow an @: fac@epsilon=0.1,mu=70, small@share=0.05, small@of=fac-pa
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BackendOptions):
     """Compare methods on one task."""
 
     env: Annotated[str, tyro.conf.arg(metavar="ENV")]
@@ -42,7 +42,7 @@ class Options:
     out: Path | None = None
     """Results directory; None: results/ENV-ALGO."""
     jobs: int = 1
-    """Runs at a time, each on its own core."""
+    """Runs at a time on this machine, each on its own core."""
     dry_run: bool = False
     """Only list the runs, and estimate their time from a short calibration."""
     keep_buffers: bool = False
@@ -63,12 +63,14 @@ def main(arguments: list[str]) -> int:
         suite, seeds=parse_seeds(seed_list(options.seeds)), evaluations=options.evaluations
     )
     name = re.sub(r"[^\w.-]", "_", f"{options.env}-{options.algo}").lower()
+    out = options.out or Path("results") / name
     return execute(
         with_settings(suite, options.set),
-        options.out or Path("results") / name,
+        out,
         jobs=options.jobs,
         dry_run=options.dry_run,
         keep_buffers=options.keep_buffers,
         open_report=options.open,
         command=shlex.join(["frugalrl", "compare", *arguments]),
+        backend=options.make_backend(out, keep_buffers=options.keep_buffers),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -19,6 +19,7 @@ DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
   frugalrl train Hopper-v5 --algo sac --admission fac --steps 300000 --seed 0 --out runs/hopper
   frugalrl train --resume runs/hopper                go on with an interrupted run, to the same bits
   frugalrl train --resume runs/hopper --steps 1e6    prolong it
+  frugalrl train Humanoid-v5 --admission fac --actors 8
 
 Ctrl-C saves the run and stops. A setting that shows None comes from the preset of the
 environment (frugalrl presets), else from Stable-Baselines3's defaults."""
@@ -28,9 +29,13 @@ _SWITCHES = {"--use-sde": "True", "--no-use-sde": "False"}
 
 @dataclass(frozen=True)
 class Arguments(TrainConfig):
-    """The same with a better name for the positional argument."""
+    """The same with a better name for the positional argument, and actors."""
 
     env: Annotated[str, tyro.conf.arg(metavar="ENV")]
+    actors: int = 0
+    """Ray processes that step environments (--envs each) for one learner; 0: no Ray."""
+    address: str | None = None
+    """With --actors: the cluster's head, host:port or auto; None: a Ray on this machine."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Resume:
     """Train for so many steps in all; prolongs a finished run too."""
     quiet: bool = False
     """Print nothing but errors."""
+    address: str | None = None
+    """Of a run with actors: the Ray cluster; None: a Ray on this machine."""
 
 
 def main(arguments: list[str]) -> int:
@@ -60,14 +67,23 @@ def main(arguments: list[str]) -> int:
             )
         return _resume(_parse_resume(arguments))
     parsed = parse(Arguments, _with_values(arguments), "train", DESCRIPTION)
-    config = TrainConfig(**{field.name: getattr(parsed, field.name) for field in fields(parsed)})
+    config = TrainConfig(
+        **{field.name: getattr(parsed, field.name) for field in fields(TrainConfig)}
+    )
     # Before NumPy loads (and JAX, with that engine): they read their thread counts once.
     limit_threads(config.threads)
     from frugalrl.training.runner import run_directory_name, train
 
     if config.out is None:
         config = replace(config, out=run_directory_name(config))
-    train(config, say=print)
+    if _wants_actors(parsed):
+        from frugalrl.distributed.fleet import ActorSettings
+        from frugalrl.distributed.training import train as train_with_actors
+
+        settings = ActorSettings(parsed.actors)
+        train_with_actors(config, settings, address=parsed.address, say=print)
+    else:
+        train(config, say=print)
     return 0
 
 
@@ -77,6 +93,17 @@ def _whole(word: str) -> str:
     if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", value) and float(value).is_integer():
         return f"{head}{equals}{int(float(value))}"
     return word
+
+
+def _wants_actors(parsed: Arguments) -> bool:
+    """Tell whether actors were asked for; refuse what only they have without them."""
+    if parsed.actors < 0:
+        raise ConfigError(f"--actors {parsed.actors} must be at least 1, or 0 for a run without")
+    if not parsed.actors and parsed.address is not None:
+        raise ConfigError(
+            f"--address {parsed.address} has no effect without actors; add --actors N"
+        )
+    return parsed.actors > 0
 
 
 def _with_values(arguments: list[str]) -> list[str]:
@@ -104,16 +131,20 @@ def _resume(options: Resume) -> int:
 
     directory = RunDirectory(options.resume)
     directory.check_is_run()
-    limit_threads(directory.read_config()[0].threads)
+    config, content = directory.read_config()
+    limit_threads(config.threads)
     if directory.finished and options.steps is None:
         print(f"{options.resume} is finished already; evaluate it with: ")
         print(f"  frugalrl eval {options.resume}")
         print(f"or prolong it with: frugalrl train --resume {options.resume} --steps N")
         return 0
-    from frugalrl.training.runner import resume
+    talk: dict[str, Any] = {"progress": False} if options.quiet else {"say": print}
+    if "actors" in content:
+        from frugalrl.distributed.training import resume as resume_with_actors
 
-    if options.quiet:
-        resume(options.resume, steps=options.steps, progress=False)
+        resume_with_actors(options.resume, steps=options.steps, address=options.address, **talk)
     else:
-        resume(options.resume, steps=options.steps, say=print)
+        from frugalrl.training.runner import resume
+
+        resume(options.resume, steps=options.steps, **talk)
     return 0

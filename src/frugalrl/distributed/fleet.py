@@ -29,8 +29,6 @@ class ActorSettings:
 
     actors: int
     """Processes that step environments, on one processor each."""
-    edge_filter: bool = False
-    """Let actors keep back what the learner's filter would not keep."""
     fragment_steps: int = 64
     """Environment steps of a fragment, all environments of the actor together."""
     in_flight: int = 2
@@ -54,11 +52,9 @@ class Measures:
     bytes_received: int = 0
     """Arrays of the fragments."""
     bytes_published: int = 0
-    """Weights and filters, once for each host with actors."""
+    """Weights, once for each host with actors."""
     publications: int = 0
     """How often weights were published."""
-    withheld: int = 0
-    """Transitions that actors kept back."""
     updates_behind: int = 0
     """Updates between the weights that acted and the learner's, summed over fragments."""
     actor_seconds: float = 0.0
@@ -169,12 +165,12 @@ class Fleet:
                 fragment = self._receive(self._ready.popleft())
                 if fragment is not None:
                     return fragment
-            self._kill_the_silent()
             left = deadline - time.monotonic()
             pending = list(self._asked)
             if pending:
                 # All that is there in one call, or else the first that comes.
-                ready, _ = self._ray.wait(pending, num_returns=len(pending), timeout=0)
+                ready, rest = self._ray.wait(pending, num_returns=len(pending), timeout=0)
+                self._kill_the_silent(ready, rest)
                 if not ready and left > 0.0:
                     ready, _ = self._ray.wait(pending, num_returns=1, timeout=left)
                 self._ready.extend(ready)
@@ -215,11 +211,16 @@ class Fleet:
                 f"{str(error).strip()}"
             )
 
-    def _kill_the_silent(self) -> None:
-        """Kill actors that hang; Ray starts them again, and what they were asked for is lost."""
+    def _kill_the_silent(self, ready: list[Any], rest: list[Any]) -> None:
+        """Kill actors that hang; Ray starts them again, and what they were asked for is lost.
+
+        One that has answered is not silent, however long nobody has listened.
+        """
         now = time.monotonic()
-        for standing in self._actors:
-            if standing.waiting and now - standing.heard > self._patience:
+        silent = {self._asked[reference].actor for reference in rest}
+        for actor in silent - {self._asked[reference].actor for reference in ready}:
+            standing = self._actors[actor]
+            if now - standing.heard > self._patience:
                 standing.heard = now
                 self._ray.kill(standing.handle, no_restart=False)
 

@@ -37,6 +37,8 @@ class Fragment(NamedTuple):
     truncated: Flags
     episodes: NDArray[np.float64]
     """(e, 2) reward and length of the episodes that ended."""
+    successes: NDArray[np.float64]
+    """Of those that told, whether they succeeded."""
 
     @property
     def nbytes(self) -> int:

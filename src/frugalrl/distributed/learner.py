@@ -98,17 +98,23 @@ class LearnerLoop(TrainingLoop):
                 fragment = self._fleet.take(_LOOK_UP)
                 self.measures.idle_seconds += time.perf_counter() - waited
                 if fragment is not None:
-                    self._ask([fragment.actor])
+                    # Before it is learned from, so that the actor goes on meanwhile.
+                    self._ask([fragment.actor], coming=fragment.steps)
                     self._admit(fragment)
         finally:
             self.train_seconds += time.perf_counter() - started
 
-    def _ask(self, actors: Iterable[int]) -> None:
-        """Ask actors for as many fragments as they may have under way."""
+    def _ask(self, actors: Iterable[int], coming: int = 0) -> None:
+        """Ask actors for as many fragments as they may have under way.
+
+        Args:
+            actors: whom.
+            coming: steps that were taken and are not counted yet.
+        """
         settings, fleet = self._settings, self._fleet
         for actor in actors:
             while fleet.can_ask(actor, settings.in_flight):
-                before = self.env_steps + fleet.waiting_steps
+                before = self.env_steps + coming + fleet.waiting_steps
                 steps = min(settings.fragment_steps, self._steps - before)
                 if steps <= 0:
                     return
@@ -136,7 +142,6 @@ class LearnerLoop(TrainingLoop):
             return
         measures.fragments += 1
         measures.bytes_received += fragment.nbytes
-        measures.withheld += fragment.steps - len(fragment.rewards)
         measures.updates_behind += self.updates - fragment.version
         measures.actor_seconds += fragment.seconds
         before = self.buffer.stats.rejected_nonfinite
@@ -144,6 +149,7 @@ class LearnerLoop(TrainingLoop):
             self.buffer.add(*row)
         self.env_steps += fragment.steps
         self._count_episodes(fragment.episodes)
+        self._successes += fragment.successes.tolist()
         if self.buffer.stats.rejected_nonfinite > before:
             self._check_refused(fragment.actions)
         self._update(pieces(self._updates_due(fragment)))

@@ -76,6 +76,7 @@ class Rollout:
         agent.rollout_started()
         taken: list[tuple[Any, ...]] = []
         episodes: list[Any] = []
+        successes: list[float] = []
         observations = self._observations
         most = -(-steps // group.count)
         while len(taken) < most and (not taken or time.perf_counter() - begun < seconds):
@@ -96,6 +97,7 @@ class Rollout:
             self._returns += step.rewards
             self._lengths += 1
             if step.any_ended:
+                successes += step.successes
                 episodes.append(self._end_episodes(agent, step.terminated | step.truncated))
         self._observations = observations
         made = min(steps, len(taken) * group.count)
@@ -109,6 +111,7 @@ class Rollout:
             steps=made,
             seconds=time.perf_counter() - begun,
             episodes=np.concatenate([np.empty((0, 2)), *episodes]),
+            successes=np.array(successes, dtype=np.float64),
         )
 
     def _begin(self, sequence: int) -> SyncGroup:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from frugalrl.distributed.cluster import INSTALL
 from frugalrl.files import replacing
 from frugalrl.training.errors import ConfigError
 
@@ -39,8 +40,12 @@ class Storage:
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        import fsspec
-
+        try:
+            import fsspec
+        except ImportError as error:
+            raise ConfigError(
+                f"this needs fsspec, which is not installed ({error}): {INSTALL}"
+            ) from None
         self.url = os.fspath(url)
         try:
             self._files, root = fsspec.core.url_to_fs(self.url)

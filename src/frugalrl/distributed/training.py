@@ -66,10 +66,12 @@ def train(
 def resume(
     path: str | os.PathLike[str],
     *,
+    steps: int | None = None,
     address: str | None = None,
     progress: bool | None = None,
     say: runner.Say | None = None,
     admission: Any = None,
+    env: Any = None,
 ) -> ActorsResult:
     """Go on with a run with actors from its last checkpoint.
 
@@ -78,10 +80,12 @@ def resume(
 
     Args:
         path: the run's directory.
+        steps: as for `frugalrl.training.resume`.
         address: as for `train`; the cluster may be another.
         progress: as for `frugalrl.train`.
         say: as for `frugalrl.train`.
         admission: as for `frugalrl.training.resume`.
+        env: as for `frugalrl.training.resume`.
 
     Raises:
         RunDirectoryError: there is no such run, it is finished, or another process is at it.
@@ -95,7 +99,15 @@ def resume(
         check_room(ray, settings.actors)
         check_nodes(ray)
         place = ActorsPlace(ray, settings)
-        result = runner.resume(path, progress=progress, say=say, admission=admission, place=place)
+        result = runner.resume(
+            path,
+            steps=steps,
+            progress=progress,
+            say=say,
+            admission=admission,
+            env=env,
+            place=place,
+        )
     assert isinstance(result, ActorsResult)
     return result
 
@@ -121,14 +133,6 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
         raise ConfigError(
             "workers='async' has no meaning with actors, which are processes themselves; leave it"
         )
-    if settings.edge_filter and config.admission != "fac":
-        from frugalrl.admission.frugal import FrugalFilter
-
-        if not isinstance(config.admission, FrugalFilter):
-            raise ConfigError(
-                f"edge_filter needs a frugal filter, got admission={config.admission!r}; "
-                "use --admission fac"
-            )
 
 
 class ActorsPlace(runner.Place):
@@ -191,7 +195,7 @@ def measure_lines(measures: Mapping[str, Any]) -> list[str]:
     """Say how actors and learner got on."""
     configured = measures["update_ratio_configured"]
     wanted = "" if configured is None else f" (configured: {configured:g})"
-    lines = [
+    return [
         f"{measures['actors']} actors: {measures['fragments']:,} fragments, "
         f"{measures['bytes_per_step']:.0f} bytes a step, {measures['lost']} lost, "
         f"{measures['duplicates']} refused as duplicates, {measures['restarts']} restarts",
@@ -199,7 +203,3 @@ def measure_lines(measures: Mapping[str, Any]) -> list[str]:
         f"{100 * measures['learner_idle_share']:.0f} % of its time; weights that acted were "
         f"{measures['updates_behind_mean']:.0f} updates old",
     ]
-    if measures["withheld"]:
-        share = measures["withheld"] / max(1, measures["env_steps"])
-        lines.append(f"edge filter: {100 * share:.0f} % of the transitions were not sent")
-    return lines

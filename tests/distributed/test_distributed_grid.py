@@ -1,0 +1,303 @@
+"""A grid on a real Ray: the same results as on this machine, whatever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import distributed_worlds  # noqa: F401
+import pytest
+
+from frugalrl.bench.command import execute
+from frugalrl.bench.grid import Grid, Job
+from frugalrl.bench.plan import comparison, with_settings
+from frugalrl.bench.runs import expand
+from frugalrl.bench.worker import train_config
+from frugalrl.cli import main
+from frugalrl.distributed import grid as ray_grid
+from frugalrl.distributed.cluster import versions
+from frugalrl.distributed.grid import RayTasks, WorkerKilledError, bring_to_end
+from frugalrl.distributed.storage import RunCopy, Storage
+from frugalrl.files import read_json
+from frugalrl.training import train
+from frugalrl.training.errors import ConfigError, StorageError
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+ENV = "distributed_worlds:FrugalSleepy-v0"
+BROKEN = "distributed_worlds:FrugalBroken-v0"
+SETTINGS = (
+    "net_arch=[8, 8]",
+    "batch_size=16",
+    "learning_starts=60",
+    "log_every=50",
+    "eval_episodes=1",
+    "final_episodes=1",
+    "checkpoint_every=100",
+    "fac_warmup_steps=100",
+)
+TIMES = {"train_seconds", "wall_seconds", "peak_memory_bytes"}
+
+
+def make_suite(*methods: str, seconds: float = 0.0, steps: int = 400, extra: Sequence[str] = ()):
+    suite = comparison(ENV, "sac", steps, methods)
+    return with_settings(suite, [*SETTINGS, f"env_kwargs={{seconds={seconds}}}", *extra])
+
+
+class Watch:
+    """A view that acts once, as soon as something is there."""
+
+    def __init__(self, is_due: Callable[[], bool], act: Callable[[], None]) -> None:
+        self.is_due, self.act, self.acted = is_due, act, False
+        self.lines: list[str] = []
+
+    def update(self, jobs: Sequence[Job]) -> None:
+        if not self.acted and self.is_due():
+            self.acted = True
+            self.act()
+
+    def tell(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def without_times(path: Path) -> list[list[str]]:
+    rows = [line.split(",") for line in path.read_text().splitlines()]
+    keep = [i for i, name in enumerate(rows[0]) if not name.endswith("_seconds")]
+    return [[row[i] for i in keep] for row in rows]
+
+
+def files(root: Path) -> set[str]:
+    found = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    return {name for name in found if not name.endswith(".lock")}
+
+
+def fingerprint_here(run) -> str:
+    """Do a grid's run in this process, without a stop, and digest what it came to."""
+    return train(train_config(run, {}, None), progress=False).fingerprint
+
+
+def checkpoints(root: Path) -> list[Path]:
+    return sorted(root.glob("cells/*/*/*/*/run/checkpoints/step-*.safetensors"))
+
+
+def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
+    suite = make_suite("baseline", "fac", "small")
+    here, there = tmp_path / "here", tmp_path / "there"
+    storage = tmp_path / "storage"
+    assert execute(suite, here, jobs=2) == 0
+    assert execute(suite, there, backend=RayTasks(there, storage=storage.as_uri())) == 0
+    assert files(here) == files(there)
+    assert files(storage) == {name for name in files(there) if name.startswith(("cells", "grid"))}
+    for method in ("baseline", "fac", "small"):
+        place = f"cells/{ENV.replace(':', '_')}/sac/{method}/seed-0"
+        one, other = (read_json(root / place / "done.json") for root in (here, there))
+        assert {**one, **dict.fromkeys(TIMES)} == {**other, **dict.fromkeys(TIMES)}
+        one, other = (read_json(root / place / "run/final.json") for root in (here, there))
+        assert one["fingerprint"] == other["fingerprint"]
+        one, other = (without_times(root / place / "run/metrics.csv") for root in (here, there))
+        assert one == other
+        assert (there / place / "run/config.json").is_file()
+    # Another driver, elsewhere, finds all done.
+    elsewhere = tmp_path / "elsewhere"
+    backend = RayTasks(elsewhere, storage=str(storage))
+    backend.start = None
+    assert execute(suite, elsewhere, backend=backend) == 0
+    assert files(elsewhere) == files(there)
+
+
+def test_a_run_whose_node_dies_goes_on_on_another(cluster, tmp_path):
+    (run,) = expand(make_suite("baseline", seconds=0.005))
+    (first,) = cluster.worker_nodes
+    other = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+
+    def kill_its_node() -> None:
+        (scratch,) = Path("/tmp").glob("frugalrl-run-*")
+        worker = int(scratch.name.split("-")[2])
+        raylet = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+        (node,) = [n for n in (first, other) if n.all_processes["raylet"][0].process.pid == raylet]
+        cluster.remove_node(node, allow_graceful=False)
+
+    watch = Watch(lambda: bool(checkpoints(tmp_path)), kill_its_node)
+    try:
+        with RayTasks(tmp_path) as backend:
+            grid = Grid(tmp_path, [run], backend=backend)
+            grid.prepare({})
+            assert grid.run(watch) is None
+    finally:
+        # As it was, for the tests that follow.
+        if first not in cluster.worker_nodes:
+            cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
+        if other in cluster.worker_nodes:
+            cluster.remove_node(other)
+    assert watch.acted
+    assert [job.state for job in grid.jobs] == ["done"]
+    done = grid.jobs[0].directory
+    assert "resuming from step-" in (done / "run/run.log").read_text()
+    assert not list(done.glob("run/checkpoints/*"))
+    assert not (done / "owner").exists()
+    still = expand(make_suite("baseline"))[0]
+    assert read_json(done / "run/final.json")["fingerprint"] == fingerprint_here(still)
+
+
+def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
+    (run,) = expand(make_suite("baseline", seconds=0.005))
+    stop = Watch(lambda: bool(checkpoints(tmp_path)), lambda: os.kill(os.getpid(), signal.SIGINT))
+    with RayTasks(tmp_path) as backend:
+        grid = Grid(tmp_path, [run], backend=backend)
+        grid.prepare({})
+        assert grid.run(stop) == signal.SIGINT
+        assert [job.state for job in grid.jobs] == ["waiting"]
+        # Saved at the step where it was stopped, which is no multiple of what was asked for.
+        assert not checkpoints(tmp_path)[-1].name.endswith("00.safetensors")
+        grid = Grid(tmp_path, [run], backend=backend)
+        grid.prepare({})
+        never = Watch(lambda: False, lambda: None)
+        assert grid.run(never) is None
+    assert any(line.startswith("resumed") for line in never.lines)
+    log = (grid.jobs[0].directory / "run/run.log").read_text()
+    assert log.count("resuming from step-") == 1
+
+
+def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_path):
+    out = tmp_path / "out"
+    words = [
+        *("compare", ENV, "--methods", "baseline", "--seeds", "3", "--steps", "400"),
+        *("--out", str(out), "--backend", "ray", "--address", cluster.address),
+        *("--set", *SETTINGS, "env_kwargs={seconds=0.005}"),
+    ]
+    driver = subprocess.Popen([sys.executable, "-m", "frugalrl.cli", *words])
+    try:
+        begun = time.monotonic()
+        # Two at a time: the third has begun when one of them is done.
+        while not (list(out.glob("cells/*/*/*/*/done.json")) and checkpoints(out)):
+            assert driver.poll() is None
+            assert time.monotonic() - begun < 200
+            time.sleep(0.02)
+    finally:
+        driver.kill()
+        driver.wait()
+    before = {path: path.stat().st_mtime_ns for path in out.glob("cells/*/*/*/*/done.json")}
+    assert 1 <= len(before) < 3
+    assert main(words) == 0
+    done = list(out.glob("cells/*/*/*/*/done.json"))
+    assert len(done) == 3
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    logs = [path.with_name("run") / "run.log" for path in done if path not in before]
+    assert any("resuming from step-" in log.read_text() for log in logs)
+
+
+def test_a_run_that_fails_says_why(cluster, tmp_path):
+    suite = with_settings(comparison(BROKEN, "sac", 400, ("baseline",)), SETTINGS)
+    out = tmp_path / "out"
+    with RayTasks(out, storage=str(tmp_path / "storage")) as backend:
+        grid = Grid(out, expand(suite), backend=backend)
+        grid.prepare({})
+        assert grid.run(Watch(lambda: False, lambda: None)) is None
+    assert [job.state for job in grid.jobs] == ["failed"]
+    assert "the wheels came off" in grid.jobs[0].detail
+    assert "the wheels came off" in (grid.jobs[0].directory / "output.log").read_text()
+
+
+def begin_in(storage: Storage, run) -> None:
+    """Put a run into storage as a grid does."""
+    storage.write("cell.json", json.dumps({**run.to_json(), "derived": {}}).encode())
+
+
+def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch):
+    storage = Storage(f"memory://{uuid.uuid4().hex}/run")
+    (run,) = expand(make_suite("baseline", seconds=0.002))
+    begin_in(storage, run)
+    processes = []
+    start = subprocess.Popen
+
+    def remember(*words, **how):
+        processes.append(start(*words, **how))
+        return processes[-1]
+
+    push = RunCopy.push
+
+    def push_and_kill(self):
+        push(self)
+        if len(processes) == 1:
+            processes[0].kill()
+
+    monkeypatch.setattr(ray_grid.subprocess, "Popen", remember)
+    monkeypatch.setattr(RunCopy, "push", push_and_kill)
+    with pytest.raises(WorkerKilledError, match="signal 9"):
+        bring_to_end(storage.url, keep_buffer=False)
+    assert any("checkpoints" in name for name in storage.names())
+    assert "done.json" not in storage.names()
+    assert bring_to_end(storage.url, keep_buffer=True) == 0
+    assert {"done.json", "run/final.json", "run/buffer.safetensors"} <= {*storage.names()}
+    assert not any("checkpoints" in name for name in storage.names())
+    assert b"resuming from step-" in storage.read("run/run.log")
+    final = json.loads(storage.read("run/final.json"))
+    assert final["fingerprint"] == fingerprint_here(expand(make_suite("baseline"))[0])
+    assert not list(Path(tempfile.gettempdir()).glob(f"frugalrl-run-{os.getpid()}-*"))
+
+
+def test_a_node_that_does_not_see_the_storage_says_so(tmp_path):
+    with pytest.raises(StorageError, match=r"finds no cell.json in .*--storage"):
+        bring_to_end(str(tmp_path), keep_buffer=False)
+
+
+def test_a_node_with_other_versions_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"numpy .*, here 0.1.*Install the same"):
+        bring_to_end(str(tmp_path), keep_buffer=False, expected={**versions(), "numpy": "0.1"})
+
+
+def test_what_cannot_be_written_at_the_end_is_tried_again_and_then_told(monkeypatch):
+    waits = []
+    monkeypatch.setattr(ray_grid.time, "sleep", waits.append)
+
+    def fail():
+        raise OSError("no space")
+
+    with pytest.raises(StorageError, match="no space"):
+        ray_grid._push_at_last(fail)
+    assert waits == [1.0, 2.0, 4.0]
+
+
+def test_scratch_of_processes_that_were_killed_is_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / f"frugalrl-run-{dead.pid}-abc").mkdir()
+    (tmp_path / f"frugalrl-run-{os.getpid()}-abc").mkdir()
+    (tmp_path / "frugalrl-run-notes").mkdir()
+    with ray_grid._scratch() as folder:
+        assert folder.parent == tmp_path
+        assert len(list(tmp_path.iterdir())) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"frugalrl-run-{os.getpid()}-abc",
+        "frugalrl-run-notes",
+    ]
+
+
+def test_only_runs_with_jax_take_a_gpu(tmp_path):
+    asked = []
+
+    class Ray:
+        @staticmethod
+        def remote(**options):
+            asked.append(options)
+            task = SimpleNamespace(remote=lambda *_, **how: how)
+            return lambda function: SimpleNamespace(options=lambda **_: task)
+
+    backend = RayTasks(tmp_path, gpus=0.5)
+    backend._ray = Ray
+    for engine in ("jax", "fused"):
+        (run,) = expand(make_suite("baseline", extra=[f"engine={engine}"]))
+        started = backend.start(run, tmp_path / run.path, 0)
+        assert started._reference["gpu"] == (engine == "jax")
+    assert [options["num_gpus"] for options in asked] == [0.5, 0.0]
+    assert [options["num_cpus"] for options in asked] == [1, 1]
