@@ -318,7 +318,7 @@ def test_inspection_measures_the_buffer(run):
     )
     lines = "\n".join(inspection_lines(found))
     assert "entropy" in lines
-    assert "rewards a cell" in lines
+    assert "rewards per cell" in lines
     json.dumps(found)
 
 

@@ -150,7 +150,7 @@ def _content_lines(contents: dict[str, Any]) -> list[str]:
         f"cells     {contents['cells']:,} over {contents['important_dimensions']} of "
         f"{contents['observations']} dimensions {contents['dimensions']}; "
         f"at most {contents['most_rewards_a_cell']:,} rewards in one",
-        "rewards a cell",
+        "rewards per cell",
     ]
     for power, count in enumerate(bars):
         low, high = 2**power, 2 ** (power + 1) - 1

@@ -101,10 +101,10 @@ def translate_rewards(reward_baseline: float, reward: float) -> tuple[float, flo
 def sample_efficiency(
     reward_baseline: float, size_baseline: float, reward: float, size: float
 ) -> float:
-    """Compute the reward a stored transition earns, relative to the baseline's (P).
+    """Compute the reward per stored transition, relative to the baseline's (P).
 
     Returns:
-        The ratio of the translated rewards a transition; NaN where the baseline's is zero.
+        The ratio of the translated rewards per transition; NaN where the baseline's is zero.
     """
     translated_baseline, translated = translate_rewards(reward_baseline, reward)
     if size <= 0 or size_baseline <= 0 or translated_baseline == 0.0:

@@ -52,7 +52,7 @@ class Comparison:
     paired: bool
     """Whether the interval comes from differences between runs of the same seed."""
     welch_p: float | None
-    """Two-sided p-value of Welch's test; None with fewer than two seeds a side."""
+    """Two-sided p-value of Welch's test; None with fewer than two seeds per side."""
 
     @property
     def clear(self) -> bool:

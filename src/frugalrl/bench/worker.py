@@ -216,7 +216,7 @@ def random_reward(config: TrainConfig) -> float:
 
 
 def random_steps(config: TrainConfig, steps: int) -> tuple[Any, Any]:
-    """Act at random for some steps; gives observations and rewards, one row a step."""
+    """Act at random for some steps; gives observations and rewards, one row per step."""
     import numpy as np
 
     from frugalrl.training.environments import find_environment

@@ -25,9 +25,9 @@ METHOD = Column("Method", numeric=False)
 _MEANING = (
     "CP, the convergence point: the step from which the mean of the last 100 training episodes "
     "stays within 10 % of its best; a run that never settles counts as its length. |R|: "
-    "transitions in the buffer at the end. R: mean reward of 100 episodes as the paper measured "
-    "it, the policy acting with its own randomness and the last step's reward left out; the full "
-    "reward of the deterministic policy beside it. P: reward per stored transition, relative."
+    "transitions in the buffer at the end. R: mean reward of the final episodes as the paper "
+    "measured it, the policy acting with its own randomness, the last step's reward left out; the "
+    "full reward of the deterministic policy beside it. P: reward per stored transition, relative."
 )
 
 
@@ -93,7 +93,8 @@ def control_cost_table(summary: Summary) -> Table | None:
         "control-cost",
         "Control cost",
         "Sum over an episode of the squared norm of the action: mean ± spread over seeds, with the "
-        "policy acting at random as in the paper, and without; the published number below, its ± "
+        "policy acting with its own randomness as in the paper, and without; the published number "
+        "below, its ± "
         "over episodes.",
         [
             TASK,
