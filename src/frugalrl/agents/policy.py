@@ -32,6 +32,22 @@ class ActionScale:
         return (np.asarray(actions, np.float32) - self.low) / self._half - np.float32(1)
 
 
+CLIP = np.float32(10)  # normalized values beyond it are cut off
+
+
+class ObservationScale:
+    """Shifts and scales observations by statistics that were fixed when training ended."""
+
+    def __init__(self, mean: Any, scale: Any) -> None:
+        self.mean = np.asarray(mean, np.float32)
+        self.scale = np.asarray(scale, np.float32)
+
+    def __call__(self, observations: Floats) -> Floats:
+        """Normalize observations (..., d)."""
+        scaled: Floats = (observations - self.mean) * self.scale
+        return scaled.clip(-CLIP, CLIP)
+
+
 class Policy:
     """The deterministic policy: observations in, the environment's actions out.
 
@@ -41,6 +57,7 @@ class Policy:
         action_size: Actions; a network with more outputs says log standard deviations too.
         clip_mean: Whether the mean is clipped before squashing, as gSDE does.
         scale: The environment's bounds.
+        normalize: What observations go through first; None: nothing.
     """
 
     def __init__(
@@ -50,11 +67,13 @@ class Policy:
         action_size: int,
         clip_mean: bool,
         scale: ActionScale,
+        normalize: ObservationScale | None = None,
     ) -> None:
         self.mlp = Mlp(tuple(sizes))
         self.action_size = action_size
         self.clip_mean = clip_mean
         self.scale = scale
+        self.normalize = normalize
         self._generator = np.random.default_rng()
         self.set_parameters(parameters)
 
@@ -140,7 +159,7 @@ class Policy:
             raise ValueError(
                 f"observation has shape {array.shape}; this policy takes ({size},) or (n, {size})"
             )
-        return array
+        return array if self.normalize is None else self.normalize(array)
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.mlp.sizes[1:-1]))
@@ -155,15 +174,20 @@ class Policy:
             "clip_mean": self.clip_mean,
             "low": self.scale.low,
             "high": self.scale.high,
+            "normalize": None
+            if self.normalize is None
+            else {"mean": self.normalize.mean, "scale": self.normalize.scale},
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Policy:
         """Rebuild a policy from ``state()``."""
+        saved = state["normalize"]
         return cls(
             np.array(state["parameters"], np.float32),
             tuple(state["sizes"]),
             int(state["action_size"]),
             bool(state["clip_mean"]),
             ActionScale(state["low"], state["high"]),
+            None if saved is None else ObservationScale(saved["mean"], saved["scale"]),
         )

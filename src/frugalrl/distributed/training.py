@@ -133,6 +133,11 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
         raise ConfigError(
             "workers='async' has no meaning with actors, which are processes themselves; leave it"
         )
+    if config.normalize != "none":
+        raise ConfigError(
+            f"normalize={config.normalize!r} is not for actors: each would have statistics of its "
+            "own; leave it"
+        )
 
 
 class ActorsPlace(runner.Place):

@@ -155,6 +155,8 @@ class TrainConfig:
     """Arguments of the environment, as JSON: {"include_cfrc_ext_in_observation": false}."""
     wrappers: tuple[Wrapper, ...] = ()
     """What wraps it, innermost first, for example gymnasium.wrappers:FlattenObservation."""
+    normalize: Literal["none", "obs", "reward", "both"] = "none"
+    """Learn from observations, rewards or both scaled by running statistics; kept raw."""
     max_episode_steps: int | None = None
     """Cut episodes off after so many steps; None: as the environment says."""
     envs: int = 1

@@ -14,6 +14,7 @@ from frugalrl.replay.results import REFUSED
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import BrokenEnvironmentError
 from frugalrl.training.metrics import Row
+from frugalrl.training.normalization import Normalizer
 from frugalrl.training.vector import EnvironmentGroup
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class TrainingLoop:
         self._batch_size = config.batch_size
         self._prioritized = config.sampler == "prioritized"
         count = group.count
+        self._normalizer: Normalizer | None = None
+        if config.normalize != "none":
+            assert config.gamma is not None
+            shape = group.observation_space.shape
+            self._normalizer = Normalizer(config.normalize, shape, count, config.gamma)
         self.env_steps = 0
         self.updates = 0
         self.episodes = 0
@@ -82,7 +88,26 @@ class TrainingLoop:
     def begin(self, seeds: list[int]) -> None:
         """Reset every environment with its seed."""
         self._observations = self.group.reset(seeds)
-        self._acting = _finite(self._observations)
+        if self._normalizer is not None:
+            self._normalizer.begin(self._observations)
+        self._acting = self._to_act_on(_finite(self._observations))
+
+    def _to_act_on(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (
+            observations
+            if self._normalizer is None
+            else self._normalizer.observations(observations)
+        )
+
+    def act_deterministic(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Act without exploration, on observations as the environment gives them."""
+        return self.agent.act_deterministic(self._to_act_on(observations))
+
+    def policy_state(self) -> dict[str, Any]:
+        """Give what `Policy.from_state` needs, normalization included."""
+        scale = None if self._normalizer is None else self._normalizer.scale
+        saved = None if scale is None else {"mean": scale.mean, "scale": scale.scale}
+        return {**self.agent.policy_state(), "normalize": saved}
 
     @property
     def finished(self) -> bool:
@@ -145,9 +170,13 @@ class TrainingLoop:
         if step.any_ended:
             self._end_episodes(step.terminated | step.truncated)
             self._successes += step.successes
+        if self._normalizer is not None:
+            ended = step.terminated | step.truncated
+            self._normalizer.update(step.observations, step.rewards, ended)
+            self._acting = self._to_act_on(step.observations)
         if REFUSED in outcome.codes.tolist():
             self._check_refused(actions.buffer)
-            self._acting = _finite(self._observations)
+            self._acting = self._to_act_on(_finite(self._observations))
         return step.any_ended
 
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
@@ -185,6 +214,8 @@ class TrainingLoop:
         self._results = []
         for count in pieces:
             batch = self.buffer.sample(self._batch_size, batches=count)
+            if self._normalizer is not None:
+                batch = self._normalizer.batch(batch)
             result = self.agent.update(batch, 1.0 - self.env_steps / self._steps)
             if self._prioritized:
                 self.buffer.feedback(batch.slots, result.td_errors)
@@ -264,6 +295,7 @@ class TrainingLoop:
             "observations": self._observations.copy(),
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
+            **({} if self._normalizer is None else {"normalizer": self._normalizer.state_dict()}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
@@ -293,7 +325,9 @@ class TrainingLoop:
             self._observations[row] = restored[row].observation
             self._returns[row] = self._lengths[row] = 0
         self.agent.episode_ended(anew)
-        self._acting = _finite(self._observations)
+        if self._normalizer is not None:
+            self._normalizer.load_state_dict(state["normalizer"])
+        self._acting = self._to_act_on(_finite(self._observations))
         return [row.problem for row in restored if row.problem is not None]
 
 

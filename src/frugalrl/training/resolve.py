@@ -36,6 +36,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "buffer_dtype": ("float32", "float16"),
     "eviction": ("oldest", "random"),
     "workers": ("sync", "async"),
+    "normalize": ("none", "obs", "reward", "both"),
     "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
 }
 _ADMISSIONS = ("none", "fac", "random")

@@ -74,7 +74,7 @@ class Session:
         self._save_time = time.perf_counter()
         self.callbacks: list[Callback] = built_in(config)
         where = None if directory is None else directory.path
-        self._view = RunView(config, where, lambda: self._loop.agent.policy_state())
+        self._view = RunView(config, where, lambda: self._loop.policy_state())
         self._store: CheckpointStore | None = None
         if directory is not None:
             self._store = CheckpointStore(directory.checkpoints, config.keep_checkpoints)
@@ -240,7 +240,7 @@ class Session:
         environment = self.factory.make()
         try:
             seeds = range(first_seed, first_seed + count)
-            policy = self._loop.agent.act_deterministic
+            policy = self._loop.act_deterministic
             longest = None if self.factory.time_limit else LONGEST
             episodes = evaluate(
                 policy, environment, seeds, stop=lambda: self._guard.triggered, longest=longest
@@ -284,7 +284,7 @@ class Session:
             sizes = self._recorder.sizes()
         return {
             "loop": loop.state_dict(),
-            "policy": loop.agent.policy_state(),
+            "policy": loop.policy_state(),
             "session": {
                 "evaluations": [list(pair) for pair in self._evaluations],
                 "logged_at": self._logged_at,
@@ -330,7 +330,7 @@ class Session:
         # in the buffer and in the last observations), and without what only logging depends on.
         state = loop.state_dict()
         del state["environments"], state["log"]
-        policy = loop.agent.policy_state()
+        policy = loop.policy_state()
         result = TrainResult(
             config=self.config,
             directory=None if self.directory is None else self.directory.path,
