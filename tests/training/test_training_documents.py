@@ -33,7 +33,7 @@ def test_flags_in_the_guide_exist():
 
 def test_the_guides_example_runs(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     script = tmp_path / "guide.py"
     script.write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
