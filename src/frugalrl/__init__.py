@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frugalrl.admission.conformance import check_filter
+    from frugalrl.admission.controls import AdmitAll, RandomAdmit
+    from frugalrl.admission.density_kernels import reward_density
     from frugalrl.admission.dimensions import important_dimensions
-    from frugalrl.admission.filters import AdmitAll, RandomAdmit
     from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.admission.kernels import reward_density
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 # Where each public name lives; the block above says the same to type checkers and editors.
 _HOMES = {
     "AdmissionFilter": "frugalrl.admission.protocol",
-    "AdmitAll": "frugalrl.admission.filters",
+    "AdmitAll": "frugalrl.admission.controls",
     "Batch": "frugalrl.replay.buffer",
     "BufferStats": "frugalrl.replay.buffer",
     "Callback": "frugalrl.training",
@@ -35,7 +35,7 @@ _HOMES = {
     "LargeBatch": "frugalrl.replay.samplers",
     "Outcome": "frugalrl.replay.buffer",
     "Prioritized": "frugalrl.replay.samplers",
-    "RandomAdmit": "frugalrl.admission.filters",
+    "RandomAdmit": "frugalrl.admission.controls",
     "ReplayBuffer": "frugalrl.replay.buffer",
     "Sampler": "frugalrl.replay.samplers",
     "StateFileError": "frugalrl.state_io",
@@ -46,7 +46,7 @@ _HOMES = {
     "important_dimensions": "frugalrl.admission.dimensions",
     "load_policy": "frugalrl.training",
     "resume": "frugalrl.training",
-    "reward_density": "frugalrl.admission.kernels",
+    "reward_density": "frugalrl.admission.density_kernels",
     "train": "frugalrl.training",
 }
 

@@ -143,12 +143,12 @@ def cell_of(
     dimensions: list[int],
     low: list[float],
     high: list[float],
-    bins: int,
+    bins: list[int],
     outside: str,
 ) -> tuple[int, ...]:
     """Bin of each important dimension."""
     cell = []
-    for dimension, lower, upper in zip(dimensions, low, high, strict=True):
-        number = math.floor((observation[dimension] - lower) / (upper / bins - lower / bins))
-        cell.append(min(max(number, 0), bins - 1) if outside == "clip" else number)
+    for dimension, lower, upper, parts in zip(dimensions, low, high, bins, strict=True):
+        number = math.floor((observation[dimension] - lower) / (upper / parts - lower / parts))
+        cell.append(min(max(number, 0), parts - 1) if outside == "clip" else number)
     return tuple(cell)

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frugalrl.admission.filters import RandomAdmit
+from frugalrl.admission.controls import RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import DROP, REFUSED, ReplayBuffer
 from frugalrl.replay.integrity import structure_is_sound

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from frugalrl.admission.filters import RandomAdmit
+from frugalrl.admission.controls import RandomAdmit
 from frugalrl.replay.buffer import ReplayBuffer
 
 SPACE = spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from frugalrl.admission.filters import AdmitAll, RandomAdmit
+from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.integrity import structure_is_sound

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from frugalrl.admission.filters import AdmitAll, RandomAdmit
+from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.samplers import Prioritized, Uniform

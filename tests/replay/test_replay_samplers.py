@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from frugalrl.admission.filters import RandomAdmit
+from frugalrl.admission.controls import RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.samplers import LargeBatch, Prioritized, Uniform

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from frugalrl.admission.filters import AdmitAll, RandomAdmit
+from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.protocol import DROP, REPLACE, Decisions
 from frugalrl.replay.buffer import ReplayBuffer
 

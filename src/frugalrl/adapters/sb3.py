@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from frugalrl.adapters._filters import make_filter
 from frugalrl.adapters._install import install_hint
 from frugalrl.adapters._observations import FlatObservations
-from frugalrl.admission.filters import AdmitAll
+from frugalrl.admission.controls import AdmitAll
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.replay.buffer import ReplayBuffer as Replay
 from frugalrl.replay.results import Batch, BufferStats

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.owner import Owner
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
 
 _STEPS = 600
@@ -28,48 +29,36 @@ class _Stream:
         self.rewards.flags.writeable = False
 
 
-class _Owner:
-    """A buffer that keeps only which row of the stream is in which slot, oldest first."""
+class _CheckingOwner(Owner):
+    """An owner that trusts nothing that the filter says, and notes all of it."""
 
-    def __init__(self, admission: AdmissionFilter, stream: _Stream) -> None:
-        self.admission = admission
-        self.stream = stream
-        self.row_in_slot: dict[int, int] = {}
+    def __init__(self, admission: AdmissionFilter) -> None:
+        super().__init__(admission, _CAPACITY)
         self.log: list[tuple[int, int]] = []
 
-    def add(self, row: int, rows: int) -> None:
-        """Offer some rows and carry out what the filter decides."""
-        end = row + rows
-        while row < end:
-            free = self._free(end - row)
-            with _no_writing("offer"):
-                decisions = self.admission.offer(
-                    self.stream.observations[row:end], self.stream.rewards[row:end], free
-                )
-            decided = self._check(decisions, end - row, free)
-            for i in range(decided):
-                self._carry_out(row + i, int(decisions.codes[i]), int(decisions.slots[i]))
-            row += decided
-            if decisions.keep is not None:
-                self._keep(decisions.keep)
+    def outcome(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """All decisions, and what is stored in the end, oldest first."""
+        return self.log, list(self.row_in_slot.items())
 
-    def _free(self, most: int) -> NDArray[np.int64]:
-        slots = [slot for slot in range(_CAPACITY) if slot not in self.row_in_slot]
-        return np.array(slots[:most], dtype=np.int64)
-
-    def _check(self, decisions: Decisions, offered: int, free: NDArray[np.int64]) -> int:
-        codes, slots = np.asarray(decisions.codes), np.asarray(decisions.slots)
-        decided = len(codes)
+    def decisions(
+        self,
+        observations: NDArray[np.floating],
+        rewards: NDArray[np.floating],
+        free: NDArray[np.int64],
+    ) -> Decisions:
+        """Ask the filter, and check what it says as far as that can be seen from here."""
+        with _no_writing("offer"):
+            made = self.admission.offer(observations, rewards, free)
+        codes, slots = np.asarray(made.codes), np.asarray(made.slots)
+        decided, offered = len(codes), len(rewards)
         _require(
             slots.shape == codes.shape == (decided,), "codes and slots must have one shape (k,)"
         )
-        _require(decided <= offered, f"{decided} rows decided, but only {offered} were offered")
+        _require(1 <= decided <= offered, f"{decided} of {offered} offered rows were decided")
         _require(
             bool(np.isin(codes, (DROP, STORE, REPLACE)).all()),
             f"codes must be DROP, STORE or REPLACE, got {np.unique(codes)}",
         )
-        if decisions.keep is None:
-            _require(decided >= 1, "offer decided about no row")
         stores = slots[codes == STORE]
         without = stores < 0
         _require(
@@ -85,30 +74,13 @@ class _Owner:
             not without.any() or len(placed) == len(free),
             "a STORE went without a slot although one was free",
         )
-        return decided
-
-    def _carry_out(self, row: int, code: int, slot: int) -> None:
-        if code == REPLACE:
-            _require(slot in self.row_in_slot, f"REPLACE of slot {slot}, which holds nothing")
-            del self.row_in_slot[slot]
-        elif code == STORE and slot < 0:
-            slot = next(iter(self.row_in_slot))
-            del self.row_in_slot[slot]
-            self.admission.forget(slot)
-            reward = float(self.stream.rewards[row])
-            with _no_writing("place"):
-                self.admission.place(self.stream.observations[row], reward, slot)
-        if code != DROP:
-            self.row_in_slot[slot] = row
-        self.log.append((code, slot))
-
-    def _keep(self, keep: NDArray[np.int64]) -> None:
-        kept = [int(slot) for slot in keep]
-        _require(len(set(kept)) == len(kept), "keep names a slot twice")
-        _require(set(kept) <= set(self.row_in_slot), "keep names a slot that holds nothing")
-        rows = [self.row_in_slot[slot] for slot in kept]
-        _require(rows == sorted(rows), "keep must go from the oldest slot to the youngest")
-        self.row_in_slot = dict(enumerate(rows))
+        if made.released is not None:
+            given_up = np.asarray(made.released).tolist()
+            _require(len(set(given_up)) == len(given_up), "released names a slot twice")
+            held = set(self.row_in_slot) | set(placed.tolist())
+            _require(set(given_up) <= held, "released names a slot that holds nothing")
+        self.log += zip(codes.tolist(), slots.tolist(), strict=True)
+        return made
 
 
 def check_filter(make_filter: Callable[[], AdmissionFilter]) -> None:
@@ -131,31 +103,39 @@ def check_filter(make_filter: Callable[[], AdmissionFilter]) -> None:
     )
     _require(isinstance(made.name, str) and made.name != "", "name must be a text")
     one_by_one = _run(make_filter(), batch=1)
-    _require(one_by_one.log == _run(make_filter(), batch=1).log, "same stream, other decisions")
+    _require(
+        one_by_one.outcome() == _run(make_filter(), batch=1).outcome(),
+        "same stream, other decisions",
+    )
     for batch in (2, 7, _STEPS):
         _require(
-            one_by_one.log == _run(make_filter(), batch=batch).log,
+            one_by_one.outcome() == _run(make_filter(), batch=batch).outcome(),
             f"batches of {batch} are decided otherwise than the same rows one by one",
         )
     _require(len(one_by_one.row_in_slot) > 0, "nothing was ever stored: no batch can be drawn")
     for step in (1, _STEPS // 2, _STEPS - 10):
         _require(
-            one_by_one.log == _run(make_filter(), batch=1, copied_at=step).log,
+            one_by_one.outcome() == _run(make_filter(), batch=1, copied_at=step).outcome(),
             f"a copy made by state_dict after {step} steps decides otherwise",
         )
 
 
-def _run(admission: AdmissionFilter, batch: int, copied_at: int | None = None) -> _Owner:
+def _run(admission: AdmissionFilter, batch: int, copied_at: int | None = None) -> _CheckingOwner:
     from gymnasium.spaces import Box
 
     admission.begin(Box(-np.inf, np.inf, (_DIMENSIONS,), np.float64))
-    owner = _Owner(admission, _Stream(seed=0))
+    owner, stream = _CheckingOwner(admission), _Stream(seed=0)
     for row in range(0, _STEPS, batch):
         if copied_at == row:
             state = owner.admission.state_dict()
             _check_state(state, "state_dict()")
             owner.admission = type(owner.admission).from_state_dict(state)
-        owner.add(row, min(batch, _STEPS - row))
+        rows = slice(row, row + batch)
+        try:
+            with _no_writing("place"):
+                owner.add(stream.observations[rows], stream.rewards[rows])
+        except RuntimeError as error:
+            raise AssertionError(str(error)) from error
         _require(owner.admission.nbytes >= 0, "nbytes must not be negative")
     return owner
 

@@ -7,26 +7,156 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from frugalrl.admission.decision import Rule
-from frugalrl.admission.density import CELL, remove
-from frugalrl.admission.fitting import NO_BOUNDS, bounds_before_warmup, fit
-from frugalrl.admission.inspection import Inspection
-from frugalrl.admission.partition import Partition, last_bin
-from frugalrl.admission.phi_memory import PhiMemory
-from frugalrl.admission.protocol import STORE, Decisions
-from frugalrl.admission.rows import NOT_FINITE
-from frugalrl.admission.settings import FrugalSettings, checked_bounds
-from frugalrl.admission.warmup import WarmUp
+from frugalrl.admission.density_kernels import make_rule
+from frugalrl.admission.partition import AXIS, cell_key, cell_keys, checked_partition, known_bounds
+from frugalrl.admission.phi import (
+    FURTHEST,
+    Arrays,
+    Phi,
+    cell_mass,
+    equivalent_slot,
+    find_cell,
+    insert,
+    is_dense,
+    prepare,
+    remove,
+)
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
+from frugalrl.admission.rows import Call, all_finite, as_rows
+from frugalrl.admission.settings import FrugalSettings
+from frugalrl.admission.warmup import AWAITED, GONE, WarmUp
+from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
     from numpy.typing import ArrayLike, NDArray
 
+_NO_BOUNDS = (np.empty(0), np.empty(0))
 _NO_SLOTS = np.empty(0, dtype=np.int64)
-_STORED = np.array(STORE, dtype=np.int8)
+_DONE, _NO_ROOM, _SLOT_TAKEN = range(3)
+_ALREADY_TAKEN = "this filter already decides for a {}; make a new FrugalFilter"
+_NOT_FINITE = "a buffer must not offer rows with NaN or infinity"
 
 
-class FrugalFilter(Inspection):
+@compiled
+def _decide(
+    slots: Any,
+    cells: Any,
+    buckets: Any,
+    state: Any,
+    partition: Any,
+    rules: Any,
+    observations: Any,
+    rewards: Any,
+    free: Any,
+    codes: Any,
+    chosen: Any,
+    progress: Any,
+) -> int:
+    """Decide about rows in order, going on where the `progress` of the call stands.
+
+    Returns:
+        Whether that is done, or what is in the way: too little room, which changes nothing, or a
+        free slot that holds something.
+    """
+    phi, rule = Arrays(slots, cells, buckets, state), rules[0]
+    row, taken, is_done = progress
+    if row == 0 and not is_done:
+        for slot in free:
+            if slot < len(slots) and slots[slot]["cell"] != 0:
+                return _SLOT_TAKEN
+    while row < len(rewards) and not is_done:
+        reward = min(max(rewards[row] / rule["scale"], -FURTHEST), FURTHEST)
+        key = cell_key(partition, observations[row])
+        cell = find_cell(cells, key)
+        if not prepare(phi, cell, reward) or (taken < len(free) and free[taken] >= len(slots)):
+            return _NO_ROOM
+        chosen[row] = -1
+        if cell == 0 or not is_dense(phi, rule, cell, reward):
+            codes[row] = STORE
+            is_done = taken == len(free)
+            if not is_done:
+                chosen[row] = free[taken]
+                taken += 1
+        elif rule["replaces"]:
+            codes[row] = REPLACE
+            chosen[row] = equivalent_slot(phi, cell, reward, rule["half_width"])
+            remove(phi, chosen[row])
+            cell = find_cell(cells, key)  # which is gone if that was its only reward
+        else:
+            codes[row] = DROP
+        if chosen[row] >= 0:
+            insert(phi, cell, key, chosen[row], reward)
+        row += 1
+        progress[0], progress[1], progress[2] = row, taken, is_done
+    return _DONE
+
+
+@compiled
+def _density(phi: Any, partition: Any, rules: Any, observation: Any, reward: Any) -> Any:
+    """Reward density estimate of a reward in the cell of a state; 0 in an empty cell."""
+    rule = rules[0]
+    cell = find_cell(phi.cells, cell_key(partition, observation))
+    if cell == 0:
+        return 0.0
+    scaled = min(max(reward / rule["scale"], -FURTHEST), FURTHEST)
+    return cell_mass(phi, rule, cell, scaled, 0.0)[0] / phi.cells[cell]["count"]
+
+
+class _Fitted:
+    """What a filter decides by once its warm-up has ended."""
+
+    def __init__(self, settings: FrugalSettings, partition: NDArray[Any], scale: float) -> None:
+        self.partition = partition
+        self.scale = scale or 1.0
+        self.rules = make_rule(
+            settings.kernel,
+            settings.bandwidth,
+            settings.half_width,
+            settings.density_threshold,
+            settings.decay,
+            self.scale,
+            settings.on_equivalent == "replace",
+        )
+        self.phi = Phi(settings.bandwidth + settings.half_width)
+        self.given_up: NDArray[np.int64] | None = None
+        """Slots given up when the warm-up ended, until the owner is told."""
+        self.call: Call | None = None
+        """The last offer, which may be made again."""
+        self.scale_was_found = scale > 0.0
+
+    def decide(self, call: Call) -> None:
+        """Decide about the rows of a call, as far as that has not been done yet."""
+        while True:
+            status = _decide(
+                *self.phi.arrays, self.partition, self.rules,
+                call.observations, call.rewards, call.slots, call.codes, call.chosen, call.progress,
+            )  # fmt: skip
+            if status != _NO_ROOM:
+                break
+            taken = int(call.progress[1])
+            self.phi.make_room(int(call.slots[taken]) if taken < len(call.slots) else 0)
+        if status == _SLOT_TAKEN:
+            raise ValueError(_ALREADY_TAKEN.format("buffer"))
+
+    def slots_held(self) -> NDArray[np.int64]:
+        """Slots in use, in ascending order; those given up count until the owner is told."""
+        held = self.phi.slots_held()
+        return np.sort(held if self.given_up is None else np.append(held, self.given_up))
+
+    def insert(
+        self,
+        observations: NDArray[np.float64],
+        rewards: NDArray[np.float64],
+        slots: NDArray[np.int64],
+    ) -> None:
+        """Store rows without asking whether they are new."""
+        with np.errstate(over="ignore"):
+            scaled = np.clip(rewards / self.scale, -FURTHEST, FURTHEST)
+        self.phi.insert(cell_keys(self.partition, observations), scaled, slots)
+
+
+class FrugalFilter:
     """Stores a transition only if its reward is under-represented in its cell.
 
     The first `warmup_steps` transitions are all taken. From them come the important dimensions of
@@ -39,7 +169,8 @@ class FrugalFilter(Inspection):
         warmup_steps: length of the warm-up (T), at least as many as the observation has dimensions.
         dimension_threshold: smallest pivot of an important dimension, relative to the first (nu).
         min_dimension_fraction: share of the dimensions that are important at the least.
-        bins: bins along each important dimension (mu).
+        bins: bins along each important dimension (mu): one number for all, or one for each
+            dimension of the observation, of which those of the important ones are used.
         kernel: "epanechnikov", "tophat" or "gaussian".
         bandwidth: of the kernel (h), in units of reward.
         half_width: rewards this near count as equivalent (beta), in units of reward.
@@ -53,7 +184,8 @@ class FrugalFilter(Inspection):
         on_equivalent: "replace" lets a transition that is not new take the place of the oldest
             equivalent one (within `half_width`; where none is, of the nearest in reward); "discard"
             drops it, as in the paper's text.
-        warmup: "keep" keeps the whole warm-up, "filter" passes it through admission when it ends.
+        warmup: "keep" stores the whole warm-up, "filter" passes it through admission when it ends,
+            "observe" stores nothing of it.
         reward_scale: rewards are divided by it before `bandwidth` and `half_width` apply; "auto":
             by their standard deviation in the warm-up.
     """
@@ -66,7 +198,7 @@ class FrugalFilter(Inspection):
         warmup_steps: int = 10_000,
         dimension_threshold: float = 0.5,
         min_dimension_fraction: float = 0.04,
-        bins: int = 50,
+        bins: int | ArrayLike = 50,
         kernel: str = "epanechnikov",
         bandwidth: float = 0.3,
         half_width: float = 0.2,
@@ -82,124 +214,48 @@ class FrugalFilter(Inspection):
             warmup_steps=warmup_steps,
             dimension_threshold=dimension_threshold,
             min_dimension_fraction=min_dimension_fraction,
-            bins=bins,
+            bins=bins,  # type: ignore[arg-type]
             kernel=kernel,
             bandwidth=bandwidth,
             half_width=half_width,
             density_threshold=density_threshold,
             decay=decay,
-            bounds=checked_bounds(bounds),
+            bounds=bounds,  # type: ignore[arg-type]
             outside=outside,
             on_equivalent=on_equivalent,
             warmup=warmup,
             reward_scale=reward_scale,
         )
         self.rejected_nonfinite = 0
-        self._memory = PhiMemory(self.settings.kernel_code)
-        self._known_bounds: tuple[NDArray[np.float64], NDArray[np.float64]] = NO_BOUNDS
-        self._warmup: WarmUp | None = None
-        self._partition: Partition | None = None
-        self._rule = Rule.of(self.settings, 1.0)
-        self._keep: NDArray[np.int64] | None = None
         self._owner: Literal["nobody", "buffer", "stream"] = "nobody"
-        self._may_have_two_owners = False
-        self._counted, self._first_counted = _NO_SLOTS, 0
+        self._bounds = _NO_BOUNDS
+        # One of these at a time; neither before the first transition. An interrupt may come at any
+        # line, so what an offer changes is changed by one assignment, or within compiled code.
+        self._stage: WarmUp | _Fitted | None = None
+        self._stream_slots = _NO_SLOTS
 
     @classmethod
     def paper(cls, **changes: Any) -> FrugalFilter:
-        """Make the filter of the paper's text to the letter: equivalent transitions are dropped."""
-        return cls(**{"on_equivalent": "discard", "warmup": "keep", "outside": "clip", **changes})
+        """Make the filter of the paper's text: equivalents are dropped, no floor of dimensions.
+
+        The paper's sizes show that its runs kept the warm-up; ``warmup="observe"`` begins with an
+        empty buffer, as its Algorithm 1 does.
+        """
+        text: dict[str, Any] = {"on_equivalent": "discard", "min_dimension_fraction": 0.0}
+        return cls(**{**text, **changes})
 
     def __repr__(self) -> str:
-        changed = ", ".join(f"{k}={v!r}" for k, v in self.settings.to_json().items())
-        return f"FrugalFilter({changed})"
+        given = ", ".join(f"{k}={v!r}" for k, v in self.settings.to_json().items())
+        return f"FrugalFilter({given})"
 
-    # --- a stream without storage --------------------------------------------------------------
-
-    def admit(self, observations: ArrayLike, rewards: ArrayLike) -> NDArray[np.bool_]:
-        """Decide about a stream of transitions that nobody stores.
-
-        Args:
-            observations: (n, d), one row a transition.
-            rewards: (n,).
-
-        Returns:
-            (n,) whether each is newly stored, in order. Under "replace" a False still takes the
-            place of the oldest equivalent. Rows with NaN or infinity are refused, counted in
-            `rejected_nonfinite` and False. All of the warm-up is True; with `warmup="filter"` some
-            of it is given up again when the warm-up ends.
-        """
-        states, values = self._as_rows(observations, rewards)
-        if self._owner != "stream":
-            self._belong_to("stream", states.shape[1])
-        refused_before = self.rejected_nonfinite
-        is_stored = self._admit(states, values)
-        # Last of all: where warnings are errors, the rows are dealt with all the same.
-        if self.rejected_nonfinite and not refused_before:
-            warnings.warn(NOT_FINITE, RuntimeWarning, stacklevel=2)
-        return is_stored
-
-    def _admit(self, states: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Decide about rows of a stream."""
-        if self._partition is not None:
-            return self._admit_fitted(self._partition, states, values)
-        is_stored = np.zeros(len(values), dtype=np.bool_)
-        row = self._admit_warmup(states, values, is_stored)
-        if row < len(values):
-            partition = self._fitted_partition()
-            is_stored[row:] = self._admit_fitted(partition, states[row:], values[row:])
-        return is_stored
-
-    def _admit_fitted(
-        self, partition: Partition, states: NDArray[np.float64], values: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
-        """Decide about rows of a stream after the warm-up."""
-        rows = len(values)
-        codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
-        _, refused = self._memory.decide(
-            partition, self._rule, states, values, self._next_slots(rows), codes, slots
-        )
-        self.rejected_nonfinite += refused
-        return np.equal(codes, _STORED)
-
-    def _next_slots(self, count: int) -> NDArray[np.int64]:
-        """Slots of a stream: nothing is ever evicted, so they are simply counted."""
-        start = self.stored - self._first_counted
-        if not 0 <= start <= len(self._counted) - count:
-            self._first_counted += start
-            start = 0
-            # More than needed: to cut a piece off is faster than to count for each call.
-            end = self._first_counted + max(count, 4096)
-            self._counted = np.arange(self._first_counted, end, dtype=np.int64)
-        return self._counted[start : start + count]
-
-    def _admit_warmup(
-        self,
-        states: NDArray[np.float64],
-        values: NDArray[np.float64],
-        is_stored: NDArray[np.bool_],
-    ) -> int:
-        """Take rows of a stream into the warm-up; returns how many rows are dealt with."""
-        is_finite = np.isfinite(values) & np.isfinite(states).all(axis=1)
-        seen = self._warmup.filled if self._warmup is not None else 0
-        rows = np.flatnonzero(is_finite)[: self.settings.warmup_steps - seen]
-        dealt_with = len(values) if seen + len(rows) < self.settings.warmup_steps else rows[-1] + 1
-        if len(rows):
-            self._offer_warmup(states[rows], values[rows], self._next_slots(len(rows)))
-            is_stored[rows] = True
-        self.rejected_nonfinite += int(np.count_nonzero(~is_finite[:dealt_with]))
-        return int(dealt_with)
-
-    # --- the protocol of a buffer --------------------------------------------------------------
+    # --- the protocol of a buffer -----------------------------------------------------------------
 
     def begin(self, observation_space: Box | None) -> None:
         """Learn the observation space, whose finite bounds give the range of its dimensions."""
+        if self._stage is not None:
+            raise self._taken()
         dimensions = 0 if observation_space is None else int(np.prod(observation_space.shape))
-        has_begun = self._owner == "buffer"
-        self._belong_to("buffer", dimensions, observation_space)
-        # A buffer that was refused half made may be made again with the same filter. Whether the
-        # first is indeed gone cannot be seen from here, but from the slots that are offered.
-        self._may_have_two_owners = has_begun
+        self._serve("buffer", dimensions, observation_space)
 
     def offer(
         self,
@@ -208,193 +264,312 @@ class FrugalFilter(Inspection):
         free: NDArray[np.int64],
     ) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        states, values = self._as_rows(observations, rewards)
-        if self._owner != "buffer" or len(self._known_bounds[0]) == 0:
-            self._belong_to("buffer", states.shape[1])
-        if self._may_have_two_owners and self._keep is None and len(free):
-            self._refuse_second_owner(int(free[0]))
-        return self._offer(states, values, free)
+        states, values = as_rows(observations, rewards, len(self._bounds[0]))
+        if self._owner != "buffer" or not len(self._bounds[0]):
+            self._serve("buffer", states.shape[1])
+        if not all_finite(states, values):
+            raise ValueError(_NOT_FINITE)
+        decisions = self._offer(states, values, free)
+        self._warn_of_scale()
+        return decisions
+
+    def _offer(
+        self, states: NDArray[np.float64], values: NDArray[np.float64], free: Any
+    ) -> Decisions:
+        stage = self._stage
+        if stage is None:
+            stage = self._stage = WarmUp(self.settings.warmup_steps, states.shape[1])
+        call = stage.call
+        if call is None or not call.is_same(states, values, free):
+            if isinstance(stage, WarmUp):
+                return self._offer_warmup(stage, Call(states, values, free))
+            call = stage.call = Call(states, values, free, stage.given_up)
+        if isinstance(stage, _Fitted):
+            stage.decide(call)
+            if stage.given_up is call.given_up:
+                stage.given_up = None
+        return call.decisions()
+
+    def _offer_warmup(self, warmup: WarmUp, call: Call) -> Decisions:
+        """Take rows into the warm-up, which may end with them."""
+        decided = min(len(call.rewards), warmup.steps_left)
+        if self.settings.warmup == "observe":
+            call.codes[:decided], slots = DROP, np.full(decided, GONE, dtype=np.int64)
+        else:
+            decided = min(decided, len(call.slots) + 1)
+            call.codes[:decided], slots = STORE, call.slots[:decided]
+            if decided > len(slots):
+                slots = np.append(slots, AWAITED)
+            call.chosen[:decided] = slots
+            if warmup.holds_any(call.slots[:decided]):
+                raise self._taken()
+        call.progress[:] = decided, 0, True
+        rows = warmup.write(call.observations[:decided], call.rewards[:decided], slots)
+        if warmup.is_complete(rows):
+            fitted = self._fit(warmup, rows)
+            fitted.call, call.released, fitted.given_up = call, fitted.given_up, None
+            self._stage = fitted
+        else:
+            warmup.commit(rows, call)
+        return call.decisions()
+
+    def _fit(self, warmup: WarmUp, rows: int) -> _Fitted:
+        """End the warm-up with so many rows: find kappa and alpha, fill phi."""
+        scale = warmup.reward_scale(self.settings)
+        partition = warmup.partition(self.settings, self._bounds)
+        fitted = _Fitted(self.settings, partition, scale)
+        held = warmup.rows_held(rows)
+        if self.settings.warmup == "filter" and len(held):
+            # Which of them are left when they pass through admission, in order.
+            places = np.arange(len(held), dtype=np.int64)
+            trial = Call(warmup.observations[held], warmup.rewards[held], places)
+            fitted.decide(trial)
+            row_in_place = dict(zip(trial.chosen.tolist(), held.tolist(), strict=True))
+            row_in_place.pop(-1, None)
+            left = np.array(sorted(row_in_place.values()), dtype=np.int64)
+            fitted.given_up = warmup.slots[np.setdiff1d(held, left)]
+            held = left
+            fitted.phi = Phi(self.settings.bandwidth + self.settings.half_width)
+        fitted.insert(warmup.observations[held], warmup.rewards[held], warmup.slots[held])
+        return fitted
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
-        """Complete a STORE that had no slot."""
-        if self._warmup is not None:
-            self._warmup.place(slot)
-            if self._warmup.is_complete:
-                self._keep = self._fit(self._warmup, self._warmup.filled - 1)
+        """Complete a STORE that had no slot; nothing happens if the slot is known already."""
+        stage = self._stage
+        if isinstance(stage, WarmUp):
+            stage.place(slot)
+            if stage.is_complete(stage.rows):
+                self._stage = self._fit(stage, stage.rows)
+                self._warn_of_scale()
+        elif stage is not None and not stage.phi.holds(slot):
+            states, values = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))
+            stage.insert(states, values, np.array([slot], dtype=np.int64))
+
+    def _warn_of_scale(self) -> None:
+        """Warn once if there was no scale to find; last of all, as a warning may be an error."""
+        stage = self._stage
+        if not isinstance(stage, _Fitted) or stage.scale_was_found:
             return
-        states, values = self._as_rows(np.asarray(observation)[None], [reward])
-        place = np.array([slot], dtype=np.int64)
-        self._memory.insert(self._fitted_partition(), self._rule, states, values, place)
+        stage.scale_was_found = True
+        warnings.warn(
+            'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled',
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def forget(self, slot: int) -> None:
-        """Remove an evicted slot."""
-        if self._warmup is not None:
-            was_there = self._warmup.forget(slot)
-        else:
-            was_there = remove(self._memory.table, slot)
-        if not was_there:
-            raise KeyError(f"slot {slot} holds nothing")
+        """Remove an evicted slot; nothing happens if it holds nothing."""
+        stage = self._stage
+        if isinstance(stage, WarmUp):
+            stage.forget(slot)
+        elif stage is not None and not stage.phi.remove(slot) and stage.given_up is not None:
+            stage.given_up = stage.given_up[stage.given_up != slot]
 
-    def keep_only(self, keep: NDArray[np.int64]) -> bool:
-        """Hold as little memory as can be; the owner renumbers all its slots, oldest first.
+    def _serve(
+        self, owner: Literal["buffer", "stream"], dimensions: int, space: Box | None = None
+    ) -> None:
+        """Serve this owner and so many dimensions (0: not known yet), or refuse and stay as it was.
+
+        Raises:
+            ValueError: another serves itself of this filter, or the settings do not fit so many
+                dimensions.
+        """
+        if self._owner not in ("nobody", owner):
+            raise self._taken()
+        settings = self.settings
+        if not dimensions:
+            self._bounds, self._owner = _NO_BOUNDS, owner
+            return
+        if settings.warmup_steps < dimensions:
+            raise ValueError(
+                f"warmup_steps={settings.warmup_steps} is fewer than the observation's "
+                f"{dimensions} dimensions; use at least {dimensions}"
+            )
+        if isinstance(settings.bins, tuple) and len(settings.bins) != dimensions:
+            raise ValueError(
+                f"bins has {len(settings.bins)} numbers, but the observation has {dimensions} "
+                "dimensions; use one number for all, or one for each"
+            )
+        bounds = known_bounds(space, dimensions)
+        if settings.bounds != "auto":
+            bounds = np.array(settings.bounds[0]), np.array(settings.bounds[1])
+        if len(bounds[0]) != dimensions:
+            raise ValueError(
+                f"bounds has {len(bounds[0])} dimensions, but the observation has {dimensions}"
+            )
+        self._bounds, self._owner = bounds, owner
+
+    def _taken(self) -> ValueError:
+        return ValueError(_ALREADY_TAKEN.format(self._owner))
+
+    # --- a stream without storage -----------------------------------------------------------------
+
+    def admit(self, observations: ArrayLike, rewards: ArrayLike) -> NDArray[np.bool_]:
+        """Decide about a stream of transitions that nobody stores.
 
         Args:
-            keep: all slots that hold something, oldest first; they become 0, 1, 2, ...
+            observations: (n, d), one row per transition.
+            rewards: (n,).
 
         Returns:
-            False, and nothing has changed, while the warm-up takes the memory it takes.
+            (n,) whether each is newly stored, in order. Under "replace" a False still takes the
+            place of the oldest equivalent. Rows with NaN or infinity are refused, counted in
+            `rejected_nonfinite` and False. All of the warm-up is True; with `warmup="filter"` some
+            of it is given up again when the warm-up ends, with "observe" all of it is False.
         """
-        if self._partition is None:
-            return False
-        self._memory.keep_only(keep)
-        return True
+        states, values = as_rows(observations, rewards, len(self._bounds[0]))
+        if self._owner != "stream":
+            self._serve("stream", states.shape[1])
+        if all_finite(states, values):
+            is_stored = self._admit(states, values)
+            self._warn_of_scale()
+            return is_stored
+        is_finite = np.isfinite(values) & np.isfinite(states).all(axis=1)
+        is_stored = np.zeros(len(values), dtype=np.bool_)
+        is_stored[is_finite] = self._admit(states[is_finite], values[is_finite])
+        is_first = self.rejected_nonfinite == 0
+        self.rejected_nonfinite += int(np.count_nonzero(~is_finite))
+        self._warn_of_scale()
+        if is_first:
+            warnings.warn(
+                "transitions with NaN or infinity are refused; "
+                "rejected_nonfinite counts them, this warning comes once",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return is_stored
 
-    def compiled_state(self) -> tuple[Any, ...] | None:
-        """What `decision.decide` takes first, for deciding within other compiled code.
+    def _admit(self, states: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Decide about finite rows of a stream."""
+        is_stored = np.empty(len(values), dtype=np.bool_)
+        row = 0
+        while row < len(values):
+            if len(self._stream_slots) < len(values) - row:
+                self._find_stream_slots(len(values) - row)
+            free = self._stream_slots[: len(values) - row]
+            codes = self._offer(states[row:], values[row:], free).codes
+            stored = np.equal(codes, STORE, out=is_stored[row : row + len(codes)])
+            self._stream_slots = self._stream_slots[np.count_nonzero(stored) :]
+            row += len(codes)
+        return is_stored
 
-        None while that is not possible: during the warm-up, and until its outcome is told.
-        """
-        if self._partition is None or self._keep is not None:
-            return None
-        return self._memory.compiled_state(self._partition, self._rule)
+    def _find_stream_slots(self, count: int) -> None:
+        """Find slots for a stream that hold nothing: more than it needs now, for later."""
+        held = self.slots_held()
+        is_free = np.ones(len(held) + max(count, 4096, len(held) // 8), dtype=np.bool_)
+        is_free[held] = False
+        self._stream_slots = np.flatnonzero(is_free)
 
-    def grow(self, shortage: int, slot: int) -> tuple[Any, ...]:
-        """Make the room that `decision.decide` found missing; gives the new `compiled_state`."""
-        self._memory.grow(shortage, slot)
-        return self._memory.compiled_state(self._fitted_partition(), self._rule)
+    # --- questions --------------------------------------------------------------------------------
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the warm-up is over and the partition known."""
+        return isinstance(self._stage, _Fitted)
+
+    @property
+    def important_dimensions_(self) -> NDArray[np.int64]:
+        """The important dimensions (kappa), most important first."""
+        return self._fitted().partition["dimension"].copy()
+
+    @property
+    def reward_scale_(self) -> float:
+        """What rewards are divided by."""
+        return self._fitted().scale
+
+    @property
+    def bounds_(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Range of each important dimension, (low, high)."""
+        partition = self._fitted().partition
+        bins = self.settings.bins_of(len(self._bounds[0]))[partition["dimension"]]
+        return partition["low"].copy(), partition["low"] + partition["width"] * bins
+
+    @property
+    def cells(self) -> int:
+        """Number of cells seen: those that hold a reward. 0 during the warm-up."""
+        return self._stage.phi.cells if isinstance(self._stage, _Fitted) else 0
+
+    @property
+    def stored(self) -> int:
+        """Number of rewards held."""
+        if isinstance(self._stage, _Fitted) and self._stage.given_up is None:
+            return self._stage.phi.stored
+        return len(self.slots_held())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state; those that the warm-up is going to take are counted from the start."""
+        if isinstance(self._stage, _Fitted):
+            return self._stage.phi.nbytes
+        return WarmUp.nbytes(self.settings.warmup_steps, len(self._bounds[0]))
+
+    def slots_held(self) -> NDArray[np.int64]:
+        """Give the slots whose rewards are held, in ascending order."""
+        return _NO_SLOTS if self._stage is None else self._stage.slots_held()
+
+    def cell_counts(self) -> NDArray[np.int64]:
+        """Give the number of rewards in each cell seen."""
+        return self._stage.phi.cell_counts() if isinstance(self._stage, _Fitted) else _NO_SLOTS
+
+    def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
+        """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
+        rewards = np.zeros(len(np.asarray(observations)))
+        states, _ = as_rows(observations, rewards, len(self._bounds[0]))
+        return cell_keys(self._fitted().partition, states)
+
+    def reward_mass(self, observation: ArrayLike, reward: float) -> float:
+        """Give the reward density estimate (RDE) of a reward in the cell of a state."""
+        states, rewards = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))
+        fitted = self._fitted()
+        return float(
+            _density(fitted.phi.arrays, fitted.partition, fitted.rules, states[0], rewards[0])
+        )
+
+    def _fitted(self) -> _Fitted:
+        if not isinstance(self._stage, _Fitted):
+            seen = 0 if self._stage is None else self._stage.rows
+            raise AttributeError(
+                f"not known before the warm-up ends: {seen} of {self.settings.warmup_steps} "
+                "steps seen"
+            )
+        return self._stage
+
+    # --- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """Arrays and JSON values from which `from_state_dict` makes an identical filter."""
+        stage = self._stage
         state: dict[str, Any] = {
             "settings": self.settings.to_json(),
             "owner": self._owner,
             "rejected_nonfinite": self.rejected_nonfinite,
-            "reward_scale": self._rule.reward_scale,
+            "bounds": {"low": self._bounds[0], "high": self._bounds[1]},
         }
-        state["known_bounds"] = {"low": self._known_bounds[0], "high": self._known_bounds[1]}
-        if self._warmup is not None:
-            state["warmup"] = self._warmup.state_dict()
-        if self._keep is not None:
-            state["keep"] = self._keep
-        if self._partition is not None:
-            state["partition"] = self._partition.state_dict()
-            state["phi"] = self._memory.state_dict()
+        if isinstance(stage, WarmUp):
+            state["warmup"] = stage.state_dict()
+        elif stage is not None:
+            state["reward_scale"] = stage.scale
+            state["partition"] = {name: stage.partition[name].copy() for name in AXIS.names or ()}
+            state["contents"] = stage.phi.contents()
+            if stage.given_up is not None:
+                state["given_up"] = stage.given_up
         return state
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> FrugalFilter:
         """Make the filter that `state_dict` described; it goes on with identical decisions."""
-        settings = FrugalSettings.from_json(state["settings"])
-        made = cls(**vars(settings))
+        made = cls(**state["settings"])
         made._owner = state["owner"]
         made.rejected_nonfinite = int(state["rejected_nonfinite"])
-        made._rule = Rule.of(settings, float(state["reward_scale"]))
-        made._keep = state.get("keep")
-        known = state["known_bounds"]
-        made._known_bounds = (np.array(known["low"]), np.array(known["high"]))
+        low, high = np.array(state["bounds"]["low"]), np.array(state["bounds"]["high"])
+        made._bounds = low, high
         if "warmup" in state:
-            made._warmup = WarmUp.from_state_dict(state["warmup"], settings.warmup_steps)
-        if "partition" in state:
-            dimensions = len(made._known_bounds[0])
-            last = last_bin(settings.bins, settings.outside)
-            made._partition = Partition.from_state_dict(state["partition"], dimensions, last)
-            made._memory.load_state_dict(state["phi"])
+            steps = made.settings.warmup_steps
+            made._stage = WarmUp.from_state_dict(state["warmup"], steps, len(low))
+        elif "partition" in state:
+            partition = checked_partition(state["partition"], len(low))
+            stage = made._stage = _Fitted(made.settings, partition, float(state["reward_scale"]))
+            stage.phi.load(state["contents"])
+            if "given_up" in state:
+                stage.given_up = np.array(state["given_up"], dtype=np.int64)
         return made
-
-    # --- inside --------------------------------------------------------------------------------
-
-    def _belong_to(
-        self, owner: Literal["buffer", "stream"], dimensions: int, space: Box | None = None
-    ) -> None:
-        """Serve this owner and so many dimensions (0: not known yet), or refuse and stay as it was.
-
-        One owner only: two would mix up their slots.
-        """
-        is_taken = self._owner not in ("nobody", owner)
-        if is_taken or self._warmup is not None or self.is_fitted:
-            raise self._taken()
-        self._known_bounds = bounds_before_warmup(self.settings, dimensions, space)
-        self._owner = owner
-
-    def _refuse_second_owner(self, free_slot: int) -> None:
-        """Refuse a buffer whose first free slot is in use: another buffer has filled it."""
-        if self._warmup is not None:
-            is_used = bool((self._warmup.slots == free_slot).any())
-        else:
-            links = self._memory.phi.links
-            is_used = free_slot < len(links) and bool(links[free_slot, CELL] >= 0)
-        if is_used:
-            raise self._taken()
-
-    def _taken(self) -> ValueError:
-        return ValueError(
-            f"this filter already decides for a {self._owner}; make a new FrugalFilter"
-        )
-
-    def _offer(
-        self,
-        states: NDArray[np.float64],
-        values: NDArray[np.float64],
-        free: NDArray[np.int64],
-    ) -> Decisions:
-        if self._keep is not None:
-            keep, self._keep = self._keep, None
-            return Decisions(np.empty(0, dtype=np.int8), _NO_SLOTS, keep)
-        if self._partition is None:
-            return self._offer_warmup(states, values, free)
-        decisions, refused = self._decide(states, values, free)
-        if refused:
-            raise ValueError("a buffer must not offer rows with NaN or infinity")
-        return decisions
-
-    def _decide(
-        self, states: NDArray[np.float64], values: NDArray[np.float64], free: NDArray[np.int64]
-    ) -> tuple[Decisions, int]:
-        """Decide about rows after the warm-up; also tells how many held NaN or infinity."""
-        codes = np.empty(len(values), dtype=np.int8)
-        slots = np.empty(len(values), dtype=np.int64)
-        rows, refused = self._memory.decide(
-            self._fitted_partition(), self._rule, states, values, free, codes, slots
-        )
-        if rows < len(values):
-            codes, slots = codes[:rows], slots[:rows]
-        return Decisions(codes, slots), refused
-
-    def _offer_warmup(
-        self,
-        states: NDArray[np.float64],
-        values: NDArray[np.float64],
-        free: NDArray[np.int64],
-    ) -> Decisions:
-        if not (np.isfinite(states).all() and np.isfinite(values).all()):
-            raise ValueError("a buffer must not offer rows with NaN or infinity")
-        warmup = self._warmup or WarmUp(self.settings.warmup_steps, states.shape[1])
-        rows = min(len(values), self.settings.warmup_steps - warmup.filled)
-        if len(free) < rows:
-            rows = len(free) + 1
-            slots = np.append(free, -1)
-        else:
-            slots = free[:rows].copy()
-        seen = warmup.filled
-        warmup.record(states[:rows], values[:rows], slots)
-        if not warmup.is_complete:
-            self._warmup = warmup
-            return Decisions(np.full(rows, STORE, dtype=np.int8), slots)
-        keep = self._fit(warmup, seen)
-        return Decisions(np.full(rows, STORE, dtype=np.int8), slots, keep)
-
-    def _fit(self, warmup: WarmUp, seen: int) -> NDArray[np.int64] | None:
-        """End the warm-up; returns the slots to keep, or None for all.
-
-        Should that fail, a warning made an error being enough, all is as it was after `seen` rows:
-        the owner gets no answer and does not store the others.
-        """
-        try:
-            fitted = fit(warmup, self.settings, *self._known_bounds)
-        except BaseException:
-            warmup.filled = seen
-            warmup.slots[seen:] = -1
-            raise
-        self._partition, self._rule, self._memory, keep = fitted
-        self._warmup = None
-        return keep

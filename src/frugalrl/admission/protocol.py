@@ -25,9 +25,6 @@ class Decisions(NamedTuple):
     slots: NDArray[np.int64]
     """(k,) the slot to write: taken from `free` for `STORE` (-1 when `free` had run out, which
     ends the call), the stored slot to overwrite for `REPLACE`, -1 for `DROP`."""
-    keep: NDArray[np.int64] | None = None
-    """Usually None. Otherwise the owner, once it has written these rows, keeps only these slots,
-    oldest first, and renumbers them 0, 1, 2, ... in that order, as the filter already has."""
     released: NDArray[np.int64] | None = None
     """Usually None. Otherwise stored slots, of earlier rows or of these, that the filter has given
     up and forgotten: the owner frees them once it has written these rows."""
@@ -66,14 +63,13 @@ class AdmissionFilter(Protocol):
         """Decide about (n, d) observations with (n,) rewards, in order.
 
         Args:
-            observations: finite, one row a transition.
+            observations: finite, one row per transition.
             rewards: finite, as they will be stored.
-            free: the slots that `STORE` takes, in this order.
+            free: the slots that `STORE` takes, in this order; a new array for every new offer.
 
         Returns:
             Decisions about the first k rows. k is n, or less after a `STORE` that found no free
-            slot or where a warm-up ends, but at least 1 unless there is a `keep`; the owner offers
-            the rest again.
+            slot or where a warm-up ends, but at least 1; the owner offers the rest again.
         """
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:

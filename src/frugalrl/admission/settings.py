@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from frugalrl.admission.kernels import KERNELS
+from frugalrl.admission.density_kernels import KERNELS
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+Bounds = tuple[tuple[float, ...], tuple[float, ...]]
 
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "dimension_threshold": ("0 < dimension_threshold <= 1", lambda it: 0.0 < it <= 1.0),
@@ -36,13 +38,13 @@ class FrugalSettings:
     warmup_steps: int
     dimension_threshold: float
     min_dimension_fraction: float
-    bins: int
+    bins: int | tuple[int, ...]
     kernel: str
     bandwidth: float
     half_width: float
     density_threshold: float
     decay: float
-    bounds: Literal["auto"] | tuple[tuple[float, ...], tuple[float, ...]]
+    bounds: Literal["auto"] | Bounds
     outside: str
     on_equivalent: str
     warmup: str
@@ -50,49 +52,48 @@ class FrugalSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name; numbers become plain ones, which JSON can hold."""
-        for name in ("warmup_steps", "bins"):
-            self._set(name, integer_from(name, getattr(self, name), 1))
+        self._set("warmup_steps", integer_from("warmup_steps", self.warmup_steps, 1))
+        self._set("bins", checked_bins(self.bins))
+        self._set("bounds", checked_bounds(self.bounds))
         for name, (use, accepts) in _NUMBERS.items():
             self._set(name, number_from(name, getattr(self, name), use, accepts))
         check_choice("kernel", self.kernel, KERNELS)
         check_choice("outside", self.outside, ("clip", "extend"))
         check_choice("on_equivalent", self.on_equivalent, ("replace", "discard"))
-        check_choice("warmup", self.warmup, ("keep", "filter"))
+        check_choice("warmup", self.warmup, ("keep", "filter", "observe"))
         if isinstance(self.reward_scale, str):
             check_choice("reward_scale", self.reward_scale, ("auto",))
         else:
             use = 'a number above 0 or "auto"'
-            self._set(
-                "reward_scale", number_from("reward_scale", self.reward_scale, use, is_positive)
-            )
+            scale = number_from("reward_scale", self.reward_scale, use, is_positive)
+            self._set("reward_scale", scale)
 
-    def _set(self, name: str, value: float) -> None:
+    def _set(self, name: str, value: Any) -> None:
         """Replace a setting while it is checked; afterwards all stay as they are."""
         object.__setattr__(self, name, value)
 
-    @property
-    def kernel_code(self) -> int:
-        """The number by which compiled functions know the kernel."""
-        return KERNELS.index(self.kernel)
+    def bins_of(self, dimensions: int) -> NDArray[np.int64]:
+        """Give the bins of each of so many dimensions."""
+        return np.broadcast_to(np.asarray(self.bins, dtype=np.int64), dimensions)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> FrugalSettings:
-        """From JSON values."""
-        bounds = values["bounds"]
-        if bounds != "auto":
-            bounds = (tuple(bounds[0]), tuple(bounds[1]))
-        return cls(**{**values, "bounds": bounds})
+
+def checked_bins(bins: object) -> int | tuple[int, ...]:
+    """Turn a number of bins, or one for each dimension, into plain integers from 1 on."""
+    if isinstance(bins, str) or not isinstance(bins, list | tuple | np.ndarray):
+        return integer_from("bins", bins, 1)
+    if len(bins) == 0:
+        raise ValueError(f"bins={bins!r} is empty; use a number, or one for each dimension")
+    return tuple(integer_from(f"bins[{i}]", number, 1) for i, number in enumerate(bins))
 
 
-def checked_bounds(bounds: object) -> Literal["auto"] | tuple[tuple[float, ...], tuple[float, ...]]:
+def checked_bounds(bounds: object) -> Literal["auto"] | Bounds:
     """Turn "auto" or (low, high) into plain numbers, refusing what makes no range."""
     if isinstance(bounds, str):
-        if bounds != "auto":
-            check_choice("bounds", bounds, ("auto",))
+        check_choice("bounds", bounds, ("auto",))
         return "auto"
     try:
         low, high = cast("tuple[ArrayLike, ArrayLike]", bounds)

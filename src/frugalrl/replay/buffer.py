@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.filters import AdmitAll
+from frugalrl.admission.controls import AdmitAll
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
 from frugalrl.replay.intake import Intake

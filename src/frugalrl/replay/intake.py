@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.controls import AdmitAll
 from frugalrl.admission.density import ENOUGH
-from frugalrl.admission.filters import AdmitAll
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
 from frugalrl.checks import integer_from

@@ -23,8 +23,8 @@ KIND = "replay buffer"
 VERSION = 1
 
 _FILTERS = {
-    "all": ("frugalrl.admission.filters", "AdmitAll"),
-    "random": ("frugalrl.admission.filters", "RandomAdmit"),
+    "all": ("frugalrl.admission.controls", "AdmitAll"),
+    "random": ("frugalrl.admission.controls", "RandomAdmit"),
     "fac": ("frugalrl.admission.frugal", "FrugalFilter"),
 }
 

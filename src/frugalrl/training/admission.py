@@ -19,7 +19,7 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
     Raises:
         ConfigError: one of its arguments cannot work.
     """
-    from frugalrl.admission.filters import AdmitAll, RandomAdmit
+    from frugalrl.admission.controls import AdmitAll, RandomAdmit
 
     if not isinstance(config.admission, str):
         return config.admission
@@ -38,7 +38,7 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
 
 def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConfig:
     """Write a filter of this library down in settings; any other stays an object."""
-    from frugalrl.admission.filters import AdmitAll, RandomAdmit
+    from frugalrl.admission.controls import AdmitAll, RandomAdmit
 
     if type(given) is AdmitAll:
         return dataclasses.replace(config, admission="none")

@@ -33,7 +33,7 @@ def hyper_parameters(summary: Summary) -> list[Figure]:
 
 def kernel_masses() -> Figure:
     """Draw the density a reward finds at some distance from the only stored one, by kernel."""
-    from frugalrl.admission.kernels import reward_density
+    from frugalrl.admission.density_kernels import reward_density
 
     distance = np.linspace(0.0, 1.0, 101)
     traces = [

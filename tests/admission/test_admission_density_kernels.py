@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 import frugalrl
-from frugalrl.admission.kernels import KERNELS
+from frugalrl.admission.density_kernels import KERNELS
 from reference.admission import density
 
 REWARDS = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30)
