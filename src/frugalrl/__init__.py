@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from frugalrl.admission.dimensions import important_dimensions
     from frugalrl.admission.frugal import FrugalFilter
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
+    from frugalrl.admission.released import ReleasedFilter
     from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
     from frugalrl.state_io import StateFileError
@@ -36,6 +37,7 @@ _HOMES = {
     "Outcome": "frugalrl.replay.buffer",
     "Prioritized": "frugalrl.replay.samplers",
     "RandomAdmit": "frugalrl.admission.controls",
+    "ReleasedFilter": "frugalrl.admission.released",
     "ReplayBuffer": "frugalrl.replay.buffer",
     "Sampler": "frugalrl.replay.samplers",
     "StateFileError": "frugalrl.state_io",
@@ -67,6 +69,7 @@ __all__ = [
     "Outcome",
     "Prioritized",
     "RandomAdmit",
+    "ReleasedFilter",
     "ReplayBuffer",
     "Sampler",
     "StateFileError",

@@ -152,3 +152,45 @@ def cell_of(
         number = math.floor((observation[dimension] - lower) / (upper / parts - lower / parts))
         cell.append(min(max(number, 0), parts - 1) if outside == "clip" else number)
     return tuple(cell)
+
+
+class SlowReleased:
+    """The released code's rule after its warm-up: a list of rewards and a slot for each cell."""
+
+    def __init__(self, half_width: float, bandwidth: float, threshold: float, decay: float) -> None:
+        self.half_width, self.bandwidth = half_width, bandwidth
+        self.threshold, self.decay = threshold, decay
+        self.rewards: dict[object, list[float]] = {}
+        self.slot: dict[object, int] = {}
+        self.in_use: set[int] = set()
+
+    def density(self, cell: object, reward: float) -> float:
+        """Kernel density of the cell's rewards at five points, times an interval."""
+        held = self.rewards[cell]
+        points = [reward + k * self.half_width / 2 for k in (-2, -1, 0, 1, 2)]
+        heights = [
+            math.fsum(max(0.0, 0.75 * (1 - ((y - r) / self.bandwidth) ** 2)) for r in held)
+            / (len(held) * self.bandwidth)
+            for y in points
+        ]
+        return math.fsum(heights) * self.half_width / 2
+
+    def decide(self, cell: object, reward: float, slot: int) -> tuple[str, int]:
+        """Decide and follow: ("store" | "replace", slot)."""
+        if self.slot.get(cell) in self.in_use:
+            limit = self.threshold * math.exp(-len(self.rewards[cell]) / self.decay)
+            if self.density(cell, reward) >= limit:
+                return "replace", self.slot[cell]
+        self.store(cell, reward, slot)
+        return "store", slot
+
+    def store(self, cell: object, reward: float, slot: int) -> None:
+        """Admit a transition into a slot."""
+        self.in_use.add(slot)
+        self.rewards.setdefault(cell, []).append(reward)
+        if self.slot.get(cell) not in self.in_use:
+            self.slot[cell] = slot
+
+    def evict(self, slot: int) -> None:
+        """The slot is free; its reward stays."""
+        self.in_use.discard(slot)

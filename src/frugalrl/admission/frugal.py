@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from frugalrl.admission.density_kernels import make_rule
-from frugalrl.admission.partition import AXIS, cell_key, cell_keys, checked_partition, known_bounds
+from frugalrl.admission.partition import AXIS, cell_key, cell_keys, checked_partition
 from frugalrl.admission.phi import (
     FURTHEST,
     Arrays,
@@ -264,8 +264,8 @@ class FrugalFilter:
         free: NDArray[np.int64],
     ) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        states, values = as_rows(observations, rewards, len(self._bounds[0]))
-        if self._owner != "buffer" or not len(self._bounds[0]):
+        states, values = as_rows(observations, rewards, self._dimensions)
+        if self._owner != "buffer" or not self._dimensions:
             self._serve("buffer", states.shape[1])
         if not all_finite(states, values):
             raise ValueError(_NOT_FINITE)
@@ -342,7 +342,7 @@ class FrugalFilter:
                 self._stage = self._fit(stage, stage.rows)
                 self._warn_of_scale()
         elif stage is not None and not stage.phi.holds(slot):
-            states, values = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))
+            states, values = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
             stage.insert(states, values, np.array([slot], dtype=np.int64))
 
     def _warn_of_scale(self) -> None:
@@ -376,28 +376,8 @@ class FrugalFilter:
         """
         if self._owner not in ("nobody", owner):
             raise self._taken()
-        settings = self.settings
-        if not dimensions:
-            self._bounds, self._owner = _NO_BOUNDS, owner
-            return
-        if settings.warmup_steps < dimensions:
-            raise ValueError(
-                f"warmup_steps={settings.warmup_steps} is fewer than the observation's "
-                f"{dimensions} dimensions; use at least {dimensions}"
-            )
-        if isinstance(settings.bins, tuple) and len(settings.bins) != dimensions:
-            raise ValueError(
-                f"bins has {len(settings.bins)} numbers, but the observation has {dimensions} "
-                "dimensions; use one number for all, or one for each"
-            )
-        bounds = known_bounds(space, dimensions)
-        if settings.bounds != "auto":
-            bounds = np.array(settings.bounds[0]), np.array(settings.bounds[1])
-        if len(bounds[0]) != dimensions:
-            raise ValueError(
-                f"bounds has {len(bounds[0])} dimensions, but the observation has {dimensions}"
-            )
-        self._bounds, self._owner = bounds, owner
+        self._bounds = self.settings.bounds_before_warmup(dimensions, space)
+        self._owner = owner
 
     def _taken(self) -> ValueError:
         return ValueError(_ALREADY_TAKEN.format(self._owner))
@@ -417,7 +397,7 @@ class FrugalFilter:
             `rejected_nonfinite` and False. All of the warm-up is True; with `warmup="filter"` some
             of it is given up again when the warm-up ends, with "observe" all of it is False.
         """
-        states, values = as_rows(observations, rewards, len(self._bounds[0]))
+        states, values = as_rows(observations, rewards, self._dimensions)
         if self._owner != "stream":
             self._serve("stream", states.shape[1])
         if all_finite(states, values):
@@ -463,6 +443,11 @@ class FrugalFilter:
     # --- questions --------------------------------------------------------------------------------
 
     @property
+    def _dimensions(self) -> int:
+        """Dimensions of an observation, 0 while they are not known."""
+        return len(self._bounds[0])
+
+    @property
     def is_fitted(self) -> bool:
         """Whether the warm-up is over and the partition known."""
         return isinstance(self._stage, _Fitted)
@@ -481,7 +466,7 @@ class FrugalFilter:
     def bounds_(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Range of each important dimension, (low, high)."""
         partition = self._fitted().partition
-        bins = self.settings.bins_of(len(self._bounds[0]))[partition["dimension"]]
+        bins = self.settings.bins_of(self._dimensions)[partition["dimension"]]
         return partition["low"].copy(), partition["low"] + partition["width"] * bins
 
     @property
@@ -501,7 +486,7 @@ class FrugalFilter:
         """Bytes of state; those that the warm-up is going to take are counted from the start."""
         if isinstance(self._stage, _Fitted):
             return self._stage.phi.nbytes
-        return WarmUp.nbytes(self.settings.warmup_steps, len(self._bounds[0]))
+        return WarmUp.nbytes(self.settings.warmup_steps, self._dimensions)
 
     def slots_held(self) -> NDArray[np.int64]:
         """Give the slots whose rewards are held, in ascending order."""
@@ -514,12 +499,12 @@ class FrugalFilter:
     def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
         """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
         rewards = np.zeros(len(np.asarray(observations)))
-        states, _ = as_rows(observations, rewards, len(self._bounds[0]))
+        states, _ = as_rows(observations, rewards, self._dimensions)
         return cell_keys(self._fitted().partition, states)
 
     def reward_mass(self, observation: ArrayLike, reward: float) -> float:
         """Give the reward density estimate (RDE) of a reward in the cell of a state."""
-        states, rewards = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))
+        states, rewards = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
         fitted = self._fitted()
         return float(
             _density(fitted.phi.arrays, fitted.partition, fitted.rules, states[0], rewards[0])

@@ -609,66 +609,21 @@ def _first_near(slots: Any, owner: Any, reward: Any, within: Any, before: Any) -
 
 
 @compiled
-def _least_distance(slots: Any, owner: Any, reward: Any, least: Any) -> Any:
-    slot = np.int64(owner["oldest"])
-    while slot >= 0:
-        least = min(least, abs(slots[slot]["reward"] - reward))
-        slot = np.int64(slots[slot]["younger"])
-    return least
-
-
-@compiled
-def _gap(bucket: Any, reward: Any) -> Any:
-    """How far a reward lies outside of a bucket."""
-    return max(bucket["low"] - reward, reward - (bucket["low"] + bucket["width"]), 0.0)
-
-
-@compiled
-def nearest_distance(phi: Any, cell: Any, reward: Any) -> Any:
-    """Distance of the nearest of a cell's rewards."""
-    owner, slots, buckets = phi.cells[cell], phi.slots, phi.buckets
-    if owner["block"] == 0:
-        return _least_distance(slots, owner, reward, np.inf)
-    # Straight down to a list that is near, which leaves little to look into afterwards.
-    block = np.int64(owner["block"])
-    while True:
-        near = np.int64(-1)
-        for i in range(block, block + FAN):
-            is_nearer = near < 0 or _gap(buckets[i], reward) < _gap(buckets[near], reward)
-            if buckets[i]["count"] > 0 and is_nearer:
-                near = np.int64(i)
-        block = np.int64(buckets[near]["block"])
-        if block == 0:
-            break
-    least = _least_distance(slots, buckets[near], reward, np.inf)
-    waiting = np.empty(_MOST_BLOCKS, dtype=np.int32)
-    waiting[0] = owner["block"]
-    count = 1
-    while count > 0:
-        count -= 1
-        block = np.int64(waiting[count])
-        for i in range(block, block + FAN):
-            bucket = buckets[i]
-            if bucket["count"] == 0 or _gap(bucket, reward) >= least:
-                continue
-            if bucket["block"] != 0:
-                waiting[count] = bucket["block"]
-                count += 1
-            else:
-                least = _least_distance(slots, bucket, reward, least)
-    return least
-
-
-@compiled
 def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     """Slot of the oldest reward at most `within` away; where none is, of the nearest.
 
     Of several that are equally near, the oldest.
     """
     slot = oldest_within(phi, cell, reward, within)
-    if slot < 0:
-        slot = oldest_within(phi, cell, reward, nearest_distance(phi, cell, reward))
-    return slot
+    if slot >= 0:
+        return slot
+    while slot < 0:
+        within *= 2.0
+        slot = oldest_within(phi, cell, reward, within)
+    while slot >= 0:  # the oldest of those that are nearer still: half as many each time, or so
+        within = abs(phi.slots[slot]["reward"] - reward)
+        slot = oldest_within(phi, cell, reward, np.nextafter(within, 0.0))
+    return oldest_within(phi, cell, reward, within)
 
 
 # --- the arrays and their owner -----------------------------------------------------------------

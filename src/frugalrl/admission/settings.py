@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from frugalrl.admission.density_kernels import KERNELS
+from frugalrl.admission.partition import known_bounds
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 
 if TYPE_CHECKING:
+    from gymnasium.spaces import Box
     from numpy.typing import ArrayLike, NDArray
 
 Bounds = tuple[tuple[float, ...], tuple[float, ...]]
@@ -75,6 +77,39 @@ class FrugalSettings:
     def bins_of(self, dimensions: int) -> NDArray[np.int64]:
         """Give the bins of each of so many dimensions."""
         return np.broadcast_to(np.asarray(self.bins, dtype=np.int64), dimensions)
+
+    def bounds_before_warmup(
+        self, dimensions: int, space: Box | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give the bounds of each dimension, infinite where the warm-up is to tell.
+
+        Args:
+            dimensions: of an observation; 0 while that is not known.
+            space: the observation space, if known.
+
+        Raises:
+            ValueError: the settings do not fit an observation of so many dimensions.
+        """
+        if not dimensions:
+            return np.empty(0), np.empty(0)
+        if self.warmup_steps < dimensions:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} is fewer than the observation's "
+                f"{dimensions} dimensions; use at least {dimensions}"
+            )
+        if isinstance(self.bins, tuple) and len(self.bins) != dimensions:
+            raise ValueError(
+                f"bins has {len(self.bins)} numbers, but the observation has {dimensions} "
+                "dimensions; use one number for all, or one for each"
+            )
+        if self.bounds == "auto":
+            return known_bounds(space, dimensions)
+        low, high = np.array(self.bounds[0]), np.array(self.bounds[1])
+        if len(low) != dimensions:
+            raise ValueError(
+                f"bounds has {len(low)} dimensions, but the observation has {dimensions}"
+            )
+        return low, high
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
