@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from frugalrl import FrugalFilter
 from frugalrl.admission.density_kernels import KERNELS, reward_density
-from frugalrl.admission.phi import FAN, FEW, Arrays
+from frugalrl.admission.phi import FAN, SCANNED, Arrays
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from reference.admission import OneCell, SlowPhi
 
@@ -294,9 +294,10 @@ def bucket_members(arrays: Arrays, block: int, low: float, width: float) -> list
         assert bucket["low"] == low + i * width
         if bucket["block"]:
             slots = bucket_members(arrays, bucket["block"], bucket["low"], width / FAN)
-            assert len(slots) > FEW
+            assert len(slots) > SCANNED
         else:
             slots = list_members(arrays, bucket["oldest"], bucket["youngest"])
+            assert len(slots) <= SCANNED or width < max(1e-6, 1e-12 * abs(low))
         rewards = arrays.slots["reward"][slots]
         stamps = arrays.slots["stamp"][slots]
         shares = (rewards - (bucket["low"] + width / 2)) / width
@@ -339,6 +340,7 @@ def check_structure(f: FrugalFilter) -> None:
             assert first["low"] == -FAN // 2 * first["width"]
         else:
             slots = list_members(arrays, cell["oldest"], cell["youngest"])
+        assert (len(slots) > SCANNED) == (cell["block"] > 0)
         assert len(slots) == cell["count"]
         assert (arrays.slots["cell"][slots] == number).all()
         held += len(slots)
@@ -365,6 +367,12 @@ def test_lists_and_buckets_are_those_of_the_slots(kernel: str, spread: float, gr
     while len(stream.occupied) > 20:
         stream.evict(len(stream.occupied) * 2 // 3)
         check_structure(stream.filter)
+        other = stream.reload()
+        check_structure(other.filter)
+        arrays, others = stream.filter._stage.phi.arrays, other.filter._stage.phi.arrays
+        for pool in ("cells", "buckets"):  # as much of each is in use, and as much is left
+            assert getattr(arrays, pool)["count"][0] == getattr(others, pool)["count"][0]
+            assert len(getattr(arrays, pool)) == len(getattr(others, pool))
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])  # noqa: S301
@@ -373,10 +381,10 @@ def test_a_copy_has_a_memory_of_its_own(copied: Callable[[FrugalFilter], FrugalF
     states, rewards = np.full((500, 1), 0.5), generator.normal(size=500)
     original = FrugalFilter(warmup_steps=1, density_threshold=1e9, bounds=([0.0], [1.0]))
     original.admit(states, rewards)
-    before = original.state_dict()["contents"]
+    before = original.state_dict()["phi"]
     other = copied(original)
     other.admit(states, rewards + 1)
-    np.testing.assert_equal(original.state_dict()["contents"], before)
+    np.testing.assert_equal(original.state_dict()["phi"], before)
     assert (original.stored, other.stored) == (500, 1000)
     del original
     assert other.reward_mass([0.5], 0.3) > 0
@@ -391,7 +399,7 @@ def test_rounding_does_not_pile_up(kernel: str) -> None:
     for _ in range(400):  # new and equivalent ones; the masses are asked for exactly in between
         f.admit(np.full((256, 1), 0.5), generator.normal(size=256) * 3)
         f.reward_mass([0.5], float(generator.normal()))
-    rewards = f.state_dict()["contents"]["rewards"]
+    rewards = f.state_dict()["phi"]["rewards"]
     slow = SlowPhi(kernel=kernel, density_threshold=0.05, decay=1e9, bandwidth=0.3, half_width=0.2)
     for slot, reward in enumerate(rewards):
         slow.insert(0, slot, float(reward))
@@ -441,11 +449,12 @@ def test_a_loaded_filter_decides_as_the_original(
                 rewards = np.round(rewards / grid) * grid
             stream.offer([[0], [0, 1], list(range(100))][kind], rewards)
     other = stream.reload()
-    rewards = generator.normal(size=30) * 4
-    assert other.offer([0, 1], rewards) == stream.offer([0, 1], rewards)
-    np.testing.assert_equal(
-        other.filter.state_dict()["contents"], stream.filter.state_dict()["contents"]
-    )
+    assert other.filter.nbytes == stream.filter.nbytes
+    for _ in range(3):
+        rewards = generator.normal(size=30) * 4
+        assert other.offer([0, 1], rewards) == stream.offer([0, 1], rewards)
+        assert other.filter.nbytes == stream.filter.nbytes
+    np.testing.assert_equal(other.filter.state_dict()["phi"], stream.filter.state_dict()["phi"])
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -469,8 +478,9 @@ def test_a_density_at_its_limit_is_decided_by_the_contents(kernel: str) -> None:
             state["settings"]["density_threshold"] = float(threshold)
             codes = []
             for order in (np.arange(2_000), np.arange(2_000)[::-1], generator.permutation(2_000)):
-                state["contents"] = {
-                    name: values[order] for name, values in f.state_dict()["contents"].items()
+                state["phi"] = {
+                    name: values if name == "room" else values[order]
+                    for name, values in f.state_dict()["phi"].items()
                 }
                 loaded = FrugalFilter.from_state_dict(state)
                 made = loaded.offer(
@@ -503,12 +513,14 @@ def test_many_of_the_largest_rewards() -> None:
     assert f.reward_mass([0.5], 0.1) == pytest.approx(23 / 27 * 100 / 4_100)
 
 
-def contents(**changes: object) -> dict[str, object]:
-    """The contents of a filter with three rewards in two cells."""
+def phi_state(**changes: object) -> dict[str, object]:
+    """The state of a phi with three rewards in two cells."""
     good = {
         "slots": np.array([4, 0, 2]),
         "rewards": np.array([0.5, 0.1, -3.0]),
         "keys": np.array([7, 7, 9], dtype=np.uint64),
+        "widths": np.zeros(3),
+        "room": [16, 17, 8],
     }
     return {**good, **changes}
 
@@ -520,20 +532,27 @@ def contents(**changes: object) -> dict[str, object]:
         ({"slots": np.array([4, 0])}, "not of one length"),
         ({"keys": np.zeros((3, 1), np.uint64)}, "not of one length"),
         ({"slots": np.array([4, 0, 4])}, "a slot twice"),
-        ({"slots": np.array([4, -1, 2])}, "from -1 to 4"),
-        ({"slots": np.array([4, 0, 2**40])}, "from 0 to 1099511627776"),
+        ({"slots": np.array([4, -1, 2])}, "slots of the filter go to 4"),
+        ({"slots": np.array([4, 0, 16])}, "go to 16, where there are 16"),
+        ({"slots": np.array([4, 0, 2**40])}, "go to 1099511627776"),
+        ({"room": [2**40, 17, 8]}, "where there are 1099511627776"),
+        ({"room": [16, 2**40, 8]}, "which cannot be"),
+        ({"room": [16, 17, 2**40]}, "which cannot be"),
+        ({"room": [16, 17, 12]}, "which cannot be"),
+        ({"room": [16, 0, 8]}, "which cannot be"),
         ({"slots": np.array([4.0, 0.0, 2.0])}, "wrong type"),
         ({"keys": np.array([7, 7, 9])}, "wrong type"),
         ({"rewards": np.array([0.5, np.nan, 1.0])}, "not within"),
         ({"rewards": np.array([0.5, np.inf, 1.0])}, "not within"),
+        ({"widths": np.array([0.5, np.inf, 1.0])}, "not within"),
     ],
 )
-def test_contents_that_cannot_be_are_refused(changes: dict[str, object], complaint: str) -> None:
+def test_a_state_that_cannot_be_is_refused(changes: dict[str, object], complaint: str) -> None:
     f = FrugalFilter(warmup_steps=1, bounds=([0.0], [1.0]))
     f.admit([[0.5]], [0.0])
     state = f.state_dict()
-    state["contents"] = contents()
+    state["phi"] = phi_state()
     assert FrugalFilter.from_state_dict(state).stored == 3
-    state["contents"] = contents(**changes)
+    state["phi"] = phi_state(**changes)
     with pytest.raises(ValueError, match=complaint):
         FrugalFilter.from_state_dict(state)

@@ -69,24 +69,25 @@ def _decide(
         reward = min(max(rewards[row] / rule["scale"], -FURTHEST), FURTHEST)
         key = cell_key(partition, observations[row])
         cell = find_cell(cells, key)
-        if not prepare(phi, cell, reward) or (taken < len(free) and free[taken] >= len(slots)):
-            return _NO_ROOM
-        chosen[row] = -1
-        if cell == 0 or not is_dense(phi, rule, cell, reward):
-            codes[row] = STORE
-            is_done = taken == len(free)
-            if not is_done:
-                chosen[row] = free[taken]
+        code, slot = STORE, np.int64(-1)
+        if cell != 0 and is_dense(phi, rule, cell, reward):
+            code = REPLACE if rule["replaces"] else DROP
+        is_done = code == STORE and taken == len(free)
+        if code == REPLACE:
+            slot = equivalent_slot(phi, cell, reward, rule["half_width"])
+        elif code == STORE and not is_done:
+            slot = free[taken]
+        if slot >= 0:
+            if slot >= len(slots) or not prepare(phi, cell, reward):
+                return _NO_ROOM
+            if code == STORE:
                 taken += 1
-        elif rule["replaces"]:
-            codes[row] = REPLACE
-            chosen[row] = equivalent_slot(phi, cell, reward, rule["half_width"])
-            remove(phi, chosen[row])
-            cell = find_cell(cells, key)  # which is gone if that was its only reward
-        else:
-            codes[row] = DROP
-        if chosen[row] >= 0:
-            insert(phi, cell, key, chosen[row], reward)
+            else:
+                remove(phi, slot)
+                cell = find_cell(cells, key)  # which is gone if that was its only reward
+                prepare(phi, cell, reward)  # what that has joined; there is room
+            insert(phi, cell, key, slot, reward)
+        codes[row], chosen[row] = code, slot
         row += 1
         progress[0], progress[1], progress[2] = row, taken, is_done
     return _DONE
@@ -535,7 +536,7 @@ class FrugalFilter:
         elif stage is not None:
             state["reward_scale"] = stage.scale
             state["partition"] = {name: stage.partition[name].copy() for name in AXIS.names or ()}
-            state["contents"] = stage.phi.contents()
+            state["phi"] = stage.phi.state_dict()
             if stage.given_up is not None:
                 state["given_up"] = stage.given_up
         return state
@@ -554,7 +555,7 @@ class FrugalFilter:
         elif "partition" in state:
             partition = checked_partition(state["partition"], len(low))
             stage = made._stage = _Fitted(made.settings, partition, float(state["reward_scale"]))
-            stage.phi.load(state["contents"])
+            stage.phi.load_state_dict(state["phi"])
             if "given_up" in state:
                 stage.given_up = np.array(state["given_up"], dtype=np.int64)
         return made

@@ -12,8 +12,8 @@
 A slot is the owner's number of a stored transition; here it has its reward, its cell, a stamp that
 tells its age, and its neighbours in a list. Cells are found through a hash of their key. A cell or
 a bucket with more than `SCANNED` rewards passes them on to eight buckets, which together cover what
-it covered, and takes them back when few are left. Every bucket knows how many rewards lie in it or
-below it, the sums of their first three powers and the oldest of them. So
+it covered, and takes them back when no more are left. Every bucket knows how many rewards lie in it
+or below it, the sums of their first three powers and the oldest of them. So
 
 - the mass of a bucket that no breakpoint of the kernel cuts is known exactly, that of another
   within bounds, and only where these leave a decision open one looks further down (`is_dense`);
@@ -29,6 +29,7 @@ Arrays grow between calls: `prepare` says when there is no room, before anything
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,9 +41,7 @@ from frugalrl.compiling import compiled
 FAN = 8
 """Buckets of a block."""
 SCANNED = 32
-"""Most rewards of a list, unless they are as good as equal."""
-FEW = SCANNED // 4
-"""With so many left a block is given up for a list again."""
+"""Most rewards of a list; with more it is divided, unless they are as good as equal."""
 FURTHEST = 2.0**127
 """Rewards beyond this count as this."""
 ROUNDING = 1e-11
@@ -165,7 +164,7 @@ def _remove_cell(phi: Any, cell: Any) -> None:
 
 
 @compiled
-def link_cells(cells: Any) -> None:
+def _link_cells(cells: Any) -> None:
     """Order an array of cells that has grown: those that hold something are found by their key."""
     cells[0]["chain"] = cells[0]["count"] = 0
     cells["first"][:] = 0
@@ -231,7 +230,7 @@ def _empty(bucket: Any) -> None:
 
 
 @compiled
-def free_block(buckets: Any, block: Any) -> None:
+def _free_block(buckets: Any, block: Any) -> None:
     """Put a block among the unused ones."""
     buckets[block]["block"] = buckets[0]["block"]
     buckets[0]["block"] = block
@@ -279,7 +278,7 @@ def _fill(phi: Any, owner: Any, block: Any) -> None:
 
 @compiled
 def _collapse(phi: Any, owner: Any) -> None:
-    """Make a list again of the few rewards that are left in a block; its buckets are lists."""
+    """Make a list again of the rewards of a block, whose buckets are lists."""
     block = np.int64(owner["block"])
     owner["oldest"] = owner["youngest"] = -1
     owner["block"] = 0
@@ -297,7 +296,7 @@ def _collapse(phi: Any, owner: Any) -> None:
         following = np.int64(phi.buckets[best]["oldest"])
         if following >= 0:
             phi.buckets[best]["stamp"] = phi.slots[following]["stamp"]
-    free_block(phi.buckets, block)
+    _free_block(phi.buckets, block)
 
 
 @compiled
@@ -330,6 +329,13 @@ def _sum_up(buckets: Any, bucket: Any) -> None:
 
 
 @compiled
+def _least_bound(reward: Any) -> Any:
+    """Least power of eight above a positive number."""
+    exponent = math.frexp(reward)[1]
+    return math.ldexp(1.0, exponent + (-exponent) % 3)
+
+
+@compiled
 def _plant(phi: Any, cell: Any, reward: Any) -> None:
     """Give a crowded list a block that covers its rewards and another."""
     largest = abs(reward)
@@ -337,7 +343,7 @@ def _plant(phi: Any, cell: Any, reward: Any) -> None:
     while slot >= 0:
         largest = max(largest, abs(phi.slots[slot]["reward"]))
         slot = np.int64(phi.slots[slot]["younger"])
-    bound = math.ldexp(1.0, math.frexp(max(largest, phi.state[0]["narrowest"]))[1])
+    bound = _least_bound(max(largest, phi.state[0]["narrowest"]))
     _fill(phi, cell, _new_block(phi.buckets, -bound, 2.0 * bound / FAN))
 
 
@@ -358,9 +364,9 @@ def _widen(phi: Any, cell: Any) -> None:
             buckets[below + (1 - side) * half + i] = buckets[old + side * half + i]
         parent["block"] = below
         _sum_up(buckets, parent)
-        if parent["count"] <= FEW:
+        if parent["count"] <= SCANNED:
             _collapse(phi, parent)
-    free_block(buckets, old)
+    _free_block(buckets, old)
     cell["block"] = block
 
 
@@ -461,7 +467,7 @@ def remove(phi: Any, slot: Any) -> bool:
         _unlink(slots, owner, slot)
     else:
         _remove_from_block(phi, np.int64(owner["block"]), slot, reward)
-        if owner["count"] <= FEW:
+        if owner["count"] <= SCANNED:
             _collapse(phi, owner)
     if owner["count"] == 0:
         _remove_cell(phi, cell)
@@ -481,7 +487,7 @@ def _remove_from_block(phi: Any, block: Any, slot: Any, reward: Any) -> None:
     for level in range(depth - 1, -1, -1):
         bucket = buckets[path[level]]
         _count_in(bucket, reward, -1)
-        if bucket["block"] != 0 and bucket["count"] <= FEW:
+        if bucket["block"] != 0 and bucket["count"] <= SCANNED:
             _collapse(phi, bucket)
         if bucket["count"] == 0:
             _empty(bucket)
@@ -630,12 +636,20 @@ def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
 
 
 @compiled
-def _insert_rows(phi: Any, keys: Any, rewards: Any, places: Any, row: Any) -> Any:
-    """Store rewards from `row` on in these slots; gives the row for which there is no room."""
+def _insert_rows(phi: Any, keys: Any, rewards: Any, places: Any, widths: Any, row: Any) -> Any:
+    """Store rewards from `row` on in these slots; gives the row for which there is no room.
+
+    Where a cell has buckets, its widest are at least of this width.
+    """
     while row < len(rewards):
         cell = find_cell(phi.cells, keys[row])
         if places[row] >= len(phi.slots) or not prepare(phi, cell, rewards[row]):
             break
+        owner = phi.cells[cell]
+        while owner["block"] != 0 and phi.buckets[owner["block"]]["width"] < widths[row]:
+            if phi.buckets[0]["count"] < _SPARE_BLOCKS:
+                return row
+            _widen(phi, owner)
         insert(phi, cell, keys[row], places[row], rewards[row])
         row += 1
     return row
@@ -645,7 +659,7 @@ def _insert_rows(phi: Any, keys: Any, rewards: Any, places: Any, row: Any) -> An
 def _free_blocks(buckets: Any, block: Any) -> None:
     """Put all blocks from this one on among the unused ones."""
     for first in range(block, len(buckets), FAN):
-        free_block(buckets, first)
+        _free_block(buckets, first)
 
 
 @compiled
@@ -675,12 +689,8 @@ class Phi:
     def __init__(self, scale: float) -> None:
         state = np.zeros(1, dtype=STATE)
         state["narrowest"] = math.ldexp(1.0, math.frexp(scale)[1] - 24)
-        self.arrays = Arrays(
-            slots=np.zeros(0, dtype=SLOT),
-            cells=np.zeros(1, dtype=CELL),
-            buckets=np.zeros(FAN, dtype=BUCKET),
-            state=state,
-        )
+        none = (np.zeros(length, dtype) for length, dtype in ((0, SLOT), (1, CELL), (FAN, BUCKET)))
+        self.arrays = Arrays(*none, state)
 
     @property
     def stored(self) -> int:
@@ -702,54 +712,29 @@ class Phi:
         counts = self.arrays.cells["count"][1:].astype(np.int64)
         return counts[counts > 0]
 
+    def holds(self, slot: int) -> bool:
+        """Tell whether a slot holds a reward."""
+        return 0 <= slot < len(self.arrays.slots) and bool(self.arrays.slots["cell"][slot])
+
     def slots_held(self) -> NDArray[np.int64]:
         """Give the slots that hold a reward, oldest first."""
         held = np.flatnonzero(self.arrays.slots["cell"])
         return held[np.argsort(self.arrays.slots["stamp"][held])]
 
-    def contents(self) -> dict[str, NDArray[Any]]:
-        """Give slots, rewards and cell keys, oldest first: all that decisions depend on."""
-        held = self.slots_held()
-        cells = self.arrays.slots["cell"][held]
-        return {
-            "slots": held,
-            "rewards": self.arrays.slots["reward"][held],
-            "keys": self.arrays.cells["key"][cells],
-        }
-
     def insert(
-        self, keys: NDArray[np.uint64], rewards: NDArray[np.float64], slots: NDArray[np.int64]
+        self,
+        keys: NDArray[np.uint64],
+        rewards: NDArray[np.float64],
+        slots: NDArray[np.int64],
+        widths: NDArray[np.float64] | None = None,
     ) -> None:
         """Store rewards in cells with these keys, in order."""
         row = 0
+        widths = np.zeros(len(rewards)) if widths is None else widths
         while row < len(rewards):
-            row = _insert_rows(self.arrays, keys, rewards, slots, row)
+            row = _insert_rows(self.arrays, keys, rewards, slots, widths, row)
             if row < len(rewards):
                 self.make_room(int(slots[row]))
-
-    def load(self, contents: dict[str, Any]) -> None:
-        """Hold what `contents` gave, and nothing else.
-
-        Raises:
-            ValueError: it is not the contents of a phi.
-        """
-        slots, rewards, keys = (np.asarray(contents[name]) for name in ("slots", "rewards", "keys"))
-        if not slots.ndim == 1 or not slots.shape == rewards.shape == keys.shape:
-            raise ValueError("the filter's slots, rewards and cells are not of one length")
-        if slots.dtype.kind not in "iu" or keys.dtype != np.uint64 or rewards.dtype != np.float64:
-            raise ValueError("the filter's slots, rewards or cells are of the wrong type")
-        # Slots are taken in order, so few transitions are not in slots with large numbers.
-        if len(slots) and not 0 <= slots.min() <= slots.max() < 2**24 + 64 * len(slots):
-            raise ValueError(f"the filter's slots go from {slots.min()} to {slots.max()}")
-        if len(np.unique(slots)) < len(slots):
-            raise ValueError("the filter has a slot twice")
-        if not (np.abs(rewards) <= FURTHEST).all():
-            raise ValueError(f"a reward of the filter is not within {FURTHEST:.0e}")
-        self.insert(np.array(keys), np.array(rewards), np.array(slots, dtype=np.int64))
-
-    def holds(self, slot: int) -> bool:
-        """Tell whether a slot holds a reward."""
-        return 0 <= slot < len(self.arrays.slots) and bool(self.arrays.slots["cell"][slot])
 
     def remove(self, slot: int) -> bool:
         """Forget the reward of a slot; False when the slot holds none."""
@@ -764,15 +749,72 @@ class Phi:
             slot: that the reward goes into.
         """
         slots, cells, buckets, state = self.arrays
+        lengths = [len(slots), len(cells), len(buckets)]
         if slot >= len(slots):
-            slots = _longer(slots, slot + slot // 8 + 16)
+            lengths[0] = slot + slot // 8 + 16
         if cells[0]["count"] == 0:
-            cells = _longer(cells, len(cells) + len(cells) // 8 + 16)
-            link_cells(cells)
+            lengths[1] += len(cells) // 8 + 16
         if buckets[0]["count"] < _SPARE_BLOCKS:
-            blocks = len(buckets) // FAN
-            buckets = _longer(buckets, (blocks + blocks // 8 + _SPARE_BLOCKS) * FAN)
-            _free_blocks(buckets, blocks * FAN)
-        self.arrays = Arrays(slots, cells, buckets, state)
+            lengths[2] += (len(buckets) // FAN // 8 + _SPARE_BLOCKS) * FAN
+        self._grow(lengths)
         if state[0]["clock"] >= _LAST_STAMP:
             _renumber(self.arrays, self.slots_held())
+
+    def _grow(self, lengths: Sequence[int]) -> None:
+        """Let slots, cells and buckets be as many as these, which are at least what they are."""
+        slots, cells, buckets, state = self.arrays
+        if lengths[0] > len(slots):
+            slots = _longer(slots, lengths[0])
+        if lengths[1] > len(cells):
+            cells = _longer(cells, lengths[1])
+            _link_cells(cells)
+        if lengths[2] > len(buckets):
+            longer = _longer(buckets, lengths[2])
+            _free_blocks(longer, len(buckets))
+            buckets = longer
+        self.arrays = Arrays(slots, cells, buckets, state)  # all at once, for an interrupt
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the contents, on which decisions depend, and the room, on which `nbytes` does.
+
+        Contents are slots, rewards and cell keys, oldest first. What is divided follows from them,
+        but not how wide a cell's buckets are, since a far reward may have left.
+        """
+        slots, cells, buckets, _ = self.arrays
+        held = self.slots_held()
+        owners = cells[slots["cell"][held]]
+        return {
+            "slots": held,
+            "rewards": slots["reward"][held],
+            "keys": owners["key"],
+            "widths": np.where(owners["block"] > 0, buckets["width"][owners["block"]], 0.0),
+            "room": [len(slots), len(cells), len(buckets)],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Hold what `state_dict` gave; so far nothing is held.
+
+        Raises:
+            ValueError: it is not the state of a phi.
+        """
+        columns = [np.asarray(state[name]) for name in ("slots", "rewards", "keys", "widths")]
+        slots, rewards, keys, widths = columns
+        room = [int(length) for length in state["room"]]
+        if len({column.shape for column in columns}) > 1 or slots.ndim != 1 or len(room) != 3:
+            raise ValueError("the filter's slots, rewards and cells are not of one length")
+        if "".join(column.dtype.kind for column in columns) != "ifuf":
+            raise ValueError("the filter's slots, rewards or cells are of the wrong type")
+        if not (np.abs(rewards) <= FURTHEST).all() or not (np.abs(widths) <= FURTHEST).all():
+            raise ValueError(f"a reward of the filter is not within {FURTHEST:.0e}")
+        if len(np.unique(slots)) < len(slots):
+            raise ValueError("the filter has a slot twice")
+        # Slots are taken in order, so few transitions are not in slots with large numbers, and
+        # there is never room for many more cells and buckets than slots.
+        largest = int(slots.max(initial=-1))
+        most = max(room[0], 128) * 2 * FAN
+        if not (slots >= 0).all() or not largest < room[0] <= 2**24 + 64 * len(slots):
+            raise ValueError(f"slots of the filter go to {largest}, where there are {room[0]}")
+        if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
+            raise ValueError(f"the filter has room for {room}, which cannot be")
+        self._grow(room)
+        self.insert(keys, rewards, slots.astype(np.int64), widths)
