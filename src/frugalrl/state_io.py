@@ -78,6 +78,7 @@ def load_state(path: str | os.PathLike[str], kind: str, version: int) -> dict[st
     if not source.is_file():
         raise StateFileError(f"{source}: no such file")
     try:
+        # The library compares what the header claims with the size of the file, before it reads.
         with safe_open(source, framework="numpy") as file:
             metadata = dict(file.metadata() or {})
             if metadata.get("format") != _FORMAT:
@@ -88,19 +89,26 @@ def load_state(path: str | os.PathLike[str], kind: str, version: int) -> dict[st
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except StateFileError:
         raise
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError, MemoryError) as error:
+    except (
+        SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, MemoryError,
+    ) as error:  # fmt: skip
         raise StateFileError(f"{source}: damaged or truncated ({error})") from error
     expected = metadata.pop("checksum", None)
     if expected != _checksum(metadata, arrays):
         raise StateFileError(f"{source}: damaged (its checksum does not fit its contents)")
-    if metadata["kind"] != kind:
-        raise StateFileError(f"{source}: holds a {metadata['kind']}, not a {kind}")
-    if metadata["version"] != str(version):
+    if metadata.get("kind") != kind:
+        raise StateFileError(f"{source}: holds a {metadata.get('kind', 'nothing')}, not a {kind}")
+    if metadata.get("version") != str(version):
         raise StateFileError(
-            f"{source}: has version {metadata['version']} of the {kind} layout; "
+            f"{source}: has version {metadata.get('version')} of the {kind} layout; "
             f"this release reads version {version}"
         )
-    state: dict[str, Any] = _put_arrays(json.loads(metadata["state"]), arrays)
+    try:
+        state = _put_arrays(json.loads(metadata["state"]), arrays)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise StateFileError(f"{source}: what it holds makes no sense ({error!r})") from error
+    if not isinstance(state, dict):
+        raise StateFileError(f"{source}: holds a {type(state).__name__}, not a dictionary")
     return state
 
 
@@ -135,7 +143,10 @@ def _put_arrays(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
     """Put the arrays back where their references stand."""
     if isinstance(value, dict):
         if _REFERENCE in value:
-            return arrays[value[_REFERENCE]]
+            array = arrays[value[_REFERENCE]]
+            if f"{array.dtype.kind}{array.dtype.itemsize}" not in _DTYPES:
+                raise ValueError(f"an array of {array.dtype}")
+            return array
         return {key: _put_arrays(item, arrays) for key, item in value.items()}
     if isinstance(value, list):
         return [_put_arrays(item, arrays) for item in value]

@@ -1,4 +1,4 @@
-"""The replay buffer as plainly as it can be written: a dictionary, one row a time."""
+"""The replay buffer as plainly as it can be written: a dictionary, one row at a time."""
 
 from __future__ import annotations
 
@@ -34,13 +34,18 @@ class Transition:
 
 
 class SlowBuffer:
-    """Keeps what the filter admits, evicting the oldest when `capacity` is reached."""
+    """Keeps what the filter admits, evicting one when `capacity` is reached."""
 
-    def __init__(self, capacity: int, admission: Any, dtype: str, space: Any) -> None:
+    def __init__(
+        self, capacity: int, admission: Any, dtype: str, space: Any, victims: Any = None
+    ) -> None:
         self.capacity = capacity
         self.admission = admission
         self.dtype = dtype
+        self.victims = victims
         self.slots: dict[int, Transition] = {}  # in order of age, oldest first
+        self.used = 0  # one more than the highest slot ever used
+        self.free: list[int] = []  # freed slots below that; the last one is used first
         self.last: dict[int, State] = {}
         self.evicted = 0
         self.codes: list[int] = []
@@ -59,33 +64,46 @@ class SlowBuffer:
         reward = np.float32(reward)
         for part in (state, next_state, np.asarray(action, dtype=np.float64), reward):
             if not np.isfinite(part).all():
-                self.last.pop(environment, None)
                 return REFUSED, -1
-        code, slot = DROP, -1
-        while True:
-            free = [len(self.slots)] if len(self.slots) < self.capacity else []
-            decisions = self.admission.offer(
-                state[np.newaxis].astype(np.float32),
-                np.array([reward]),
-                np.array(free, dtype=np.int64),
+        offered = state[np.newaxis].astype(np.float32), np.array([reward])
+        free = [self.next_free()] if len(self.slots) < self.capacity else []
+        decisions = self.admission.offer(*offered, np.array(free, dtype=np.int64))
+        code, slot = int(decisions.codes[0]), int(decisions.slots[0])
+        if code == STORE and slot == -1:
+            slot = self.evict()
+            self.admission.place(offered[0][0], float(reward), slot)
+        if code == STORE:
+            self.take(slot)
+        if code in (STORE, REPLACE):
+            self.remove(slot)
+            # A new key comes last: the youngest.
+            self.slots[slot] = self.make(
+                environment, state, action, reward, next_state, terminated, truncated
             )
-            if len(decisions.codes):
-                code, slot = int(decisions.codes[0]), int(decisions.slots[0])
-                if code == STORE and slot == -1:
-                    slot = self.evict_oldest()
-                    self.admission.place(state.astype(np.float32), float(reward), slot)
-                if code in (STORE, REPLACE):
-                    self.remove(slot)
-                    made = self.make(
-                        environment, state, action, reward, next_state, terminated, truncated
-                    )
-                    self.slots[slot] = made  # a new key comes last: the youngest
-            if decisions.keep is not None:
-                slot = self.keep_only(decisions.keep.tolist(), slot)
-                if slot < 0 and code in (STORE, REPLACE):
-                    code = DROP
-            if len(decisions.codes):
-                return code, slot
+        if decisions.released is not None:
+            released = decisions.released.tolist()
+            for other in reversed(released):
+                self.remove(other)
+                self.free.append(other)
+            self.begin_anew_if_empty()
+            if slot in released:
+                return DROP, -1
+        return code, slot
+
+    def next_free(self) -> int:
+        return self.free[-1] if self.free else self.used
+
+    def take(self, slot: int) -> None:
+        assert slot == self.next_free()
+        if self.free:
+            self.free.pop()
+        else:
+            self.used += 1
+
+    def begin_anew_if_empty(self) -> None:
+        """Where nothing is held, all slots count as never used."""
+        if not self.slots:
+            self.used, self.free = 0, []
 
     def make(self, environment: int, state: Any, action: Any, reward: Any, next_state: Any,
              terminated: Any, truncated: Any) -> Transition:  # fmt: skip
@@ -99,24 +117,30 @@ class SlowBuffer:
         self.last[environment] = second
         return Transition(first, action, reward, second, bool(terminated), bool(truncated))
 
-    def evict_oldest(self) -> int:
+    def evict(self) -> int:
         slot = next(iter(self.slots))
+        if self.victims is not None:
+            slot = int(self.victims.random() * self.used)
+            while slot not in self.slots:
+                slot = int(self.victims.random() * self.used)
         self.remove(slot)
+        self.free.append(slot)
         self.admission.forget(slot)
         self.evicted += 1
         return slot
+
+    def clear(self) -> None:
+        for slot in list(self.slots):
+            self.remove(slot)
+            self.admission.forget(slot)
+            self.evicted += 1
+        self.begin_anew_if_empty()
 
     def remove(self, slot: int) -> None:
         gone = self.slots.pop(slot, None)
         if gone is not None:
             gone.state.holders -= 1
             gone.next_state.holders -= 1
-
-    def keep_only(self, keep: list[int], slot: int) -> int:
-        for other in set(self.slots) - set(keep):
-            self.remove(other)
-        self.slots = {new: self.slots[old] for new, old in enumerate(keep)}
-        return keep.index(slot) if slot in keep else -1
 
     @property
     def live_states(self) -> int:

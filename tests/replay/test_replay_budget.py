@@ -9,11 +9,11 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replay_soundness import check_storage
 
 from frugalrl.admission.controls import RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
-from frugalrl.replay.buffer import DROP, REFUSED, ReplayBuffer
-from frugalrl.replay.integrity import structure_is_sound
+from frugalrl.replay.buffer import ReplayBuffer
 
 FILTERS: dict[str, Any] = {
     "all": lambda: None,
@@ -76,9 +76,7 @@ def test_the_limit_is_never_exceeded(
         buffer.add(*stream.rows())
         assert buffer.nbytes <= limit
     storage = buffer._storage
-    assert structure_is_sound(
-        storage.table, storage.refs, storage.last, storage.control, storage.capacity
-    )
+    check_storage(storage)
     assert len(buffer) <= (capacity or 10**9)
     assert len(buffer.sample(100).rewards) == 100
 
@@ -107,6 +105,14 @@ def test_the_ratio_of_states_to_transitions_follows_the_stream() -> None:
     assert buffer.nbytes <= 200_000
 
 
+def refuse_all_but(row: int, buffer: ReplayBuffer, rows: tuple[Any, ...]) -> None:
+    """Add one environment's transition alone, in its own place."""
+    state, action, reward, *others = rows
+    spoilt = np.where(np.arange(len(reward)) == row, reward, np.nan)
+    buffer.add(state, action, spoilt, *others)
+
+
+@pytest.mark.filterwarnings("ignore:refused")
 @pytest.mark.parametrize("admission", sorted(FILTERS))
 def test_several_environments_decide_as_one_by_one(admission: str) -> None:
     together, apart = (make(LIMITS[admission], 4, admission, environments=3) for _ in range(2))
@@ -115,10 +121,7 @@ def test_several_environments_decide_as_one_by_one(admission: str) -> None:
         rows = stream.rows()
         together.add(*rows)
         for i in range(3):
-            apart._intake.stage.load(*rows)
-            codes = np.full(3, REFUSED, dtype=np.int8)
-            codes[i] = DROP
-            apart._intake._decide(codes, np.full(3, -1), refused=2)
+            refuse_all_but(i, apart, rows)
     assert together.stats.evicted == apart.stats.evicted
     assert together.nbytes == apart.nbytes
     for one, other in zip(together.transitions(), apart.transitions(), strict=True):
@@ -149,20 +152,18 @@ def test_states_move_when_the_pool_shrinks() -> None:
     for _ in range(40):
         buffer.add(*stream.rows())
     for _ in range(50):
-        buffer._intake.evict()
+        buffer._evict()
     before = buffer.transitions()
     storage = buffer._storage
-    live = len(storage.refs) - storage.free_states
+    live = storage.allocated_states - storage.free_states
     storage.resize_states(live)
     assert storage.free_states == 0
-    assert structure_is_sound(
-        storage.table, storage.refs, storage.last, storage.control, storage.capacity
-    )
+    check_storage(storage)
     for one, other in zip(before, buffer.transitions(), strict=True):
         assert np.array_equal(one, other)
     buffer.add(*stream.rows())
     # The environments still share their states.
-    assert len(storage.refs) - storage.free_states == live + 2
+    assert storage.allocated_states - storage.free_states == live + 2
     assert len(buffer) == 32
 
 

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from replay_soundness import check_storage
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import ReplayBuffer
-from frugalrl.replay.integrity import structure_is_sound
 from reference.replay import SlowBuffer
 
 ACTIONS = {
@@ -45,10 +45,20 @@ class BufferMachine(RuleBasedStateMachine):
         admission=st.sampled_from(sorted(FILTERS)),
         sampler=st.sampled_from(["uniform", "prioritized", "large_batch"]),
         dtype=st.sampled_from(["float32", "float16"]),
+        eviction=st.sampled_from(["oldest", "random"]),
+        extra=st.booleans(),
         seed=st.integers(0, 10_000),
     )
     def begin(
-        self, capacity: int, action: str, admission: str, sampler: str, dtype: str, seed: int
+        self,
+        capacity: int,
+        action: str,
+        admission: str,
+        sampler: str,
+        dtype: str,
+        eviction: str,
+        extra: bool,
+        seed: int,
     ) -> None:
         self.random = np.random.default_rng(seed)
         self.action_space = ACTIONS[action]
@@ -60,9 +70,16 @@ class BufferMachine(RuleBasedStateMachine):
             admission=FILTERS[admission](),
             sampler=sampler,
             dtype=dtype,
+            eviction=eviction,
+            extra_fields=[("step", (), np.int64), ("pair", (2,), np.float16)] if extra else [],
         )
-        self.slow = SlowBuffer(capacity, FILTERS[admission](), dtype, FLAT)
-        self.renumbers = admission == "filter"
+        victims = np.random.default_rng(np.random.SeedSequence([0, 1]))
+        self.slow = SlowBuffer(
+            capacity, FILTERS[admission](), dtype, FLAT, victims if eviction == "random" else None
+        )
+        self.releases = admission == "filter"
+        self.has_extra = extra
+        self.steps = 0
         self.current: dict[int, np.ndarray] = {}
         self.refused = 0
 
@@ -102,13 +119,47 @@ class BufferMachine(RuleBasedStateMachine):
         for step in range(steps):
             rows = [self._row(e, spoil == step == e) for e in range(environments)]
             columns = [np.array(column) for column in zip(*rows, strict=True)]
-            outcome = self.fast.add(*columns)
-            expected = [self.slow.add(e, row) for e, row in enumerate(rows)]
-            found = list(zip(outcome.codes.tolist(), outcome.slots.tolist(), strict=True))
-            # The end of a filtered warm-up renumbers earlier rows of the same step as well.
-            told = -1 if self.renumbers else 0
-            assert found[told:] == expected[told:]
-            self.refused += sum(code == 3 for code, _ in expected)
+            outcome = self.fast.add(*columns, **self._extra(environments))
+            expected = [self._slow_add(e, row) for e, row in enumerate(rows)]
+            self._compare_outcomes(outcome, expected)
+
+    @rule(steps=st.integers(0, 30), spoil=st.integers(0, 30))
+    def extend(self, steps: int, spoil: int) -> None:
+        rows = [self._row(0, step == spoil) for step in range(steps)]
+        columns = [np.array(column) for column in zip(*rows, strict=True)] or self._no_rows()
+        outcome = self.fast.extend(*columns, **self._extra(steps))
+        self._compare_outcomes(outcome, [self._slow_add(0, row) for row in rows])
+
+    def _no_rows(self) -> list[np.ndarray]:
+        kinds = [SPACE, self.action_space, None, SPACE, None, None]
+        return [
+            np.zeros((0, *kind.shape), kind.dtype) if kind else np.zeros(0, bool) for kind in kinds
+        ]
+
+    def _extra(self, rows: int) -> dict[str, np.ndarray]:
+        """Extra fields that tell at which step a row came."""
+        steps = np.arange(self.steps, self.steps + rows)
+        return {"step": steps, "pair": np.stack([steps, -steps], axis=1)} if self.has_extra else {}
+
+    def _slow_add(self, environment: int, row: tuple[Any, ...]) -> tuple[int, int]:
+        code, slot = self.slow.add(environment, row)
+        if slot >= 0:
+            self.slow.slots[slot].step = self.steps
+        self.steps += 1
+        return code, slot
+
+    def _compare_outcomes(self, outcome: Any, expected: list[tuple[int, int]]) -> None:
+        found = list(zip(outcome.codes.tolist(), outcome.slots.tolist(), strict=True))
+        # At the end of a filtered warm-up earlier rows of the same step are dropped as well.
+        if not self.releases:
+            assert found == expected
+        assert found[-1:] == expected[-1:]
+        self.refused += sum(code == 3 for code, _ in expected)
+
+    @rule()
+    def clear(self) -> None:
+        self.fast.clear()
+        self.slow.clear()
 
     @rule(size=st.integers(1, 9), batches=st.sampled_from([None, 1, 3]))
     def sample(self, size: int, batches: int | None) -> None:
@@ -140,8 +191,8 @@ class BufferMachine(RuleBasedStateMachine):
 
     def _compare(self, batch: Any, slots: list[int], lead: int) -> None:
         """The batch holds, to the bit, what the twin keeps in these slots."""
-        flat = [array.reshape(len(slots), *array.shape[lead:]) for array in batch]
-        observations, actions, rewards, next_observations, terminated, truncated, *_ = flat
+        flat = [array.reshape(len(slots), *array.shape[lead:]) for array in batch[:6]]
+        observations, actions, rewards, next_observations, terminated, truncated = flat
         for i, slot in enumerate(slots):
             held = self.slow.slots[slot]
             state = held.state.values.astype(np.float32).reshape(2, 2)
@@ -153,6 +204,12 @@ class BufferMachine(RuleBasedStateMachine):
             assert terminated[i] == held.terminated
             assert truncated[i] == held.truncated
         assert batch.actions.dtype == self.action_space.dtype
+        if self.has_extra:
+            steps = [self.slow.slots[slot].step for slot in slots]
+            assert batch.extra["step"].reshape(-1).tolist() == steps
+            pairs = batch.extra["pair"].reshape(-1, 2)
+            assert np.array_equal(pairs[:, 0], np.array(steps, dtype=np.float16))
+            assert np.array_equal(pairs[:, 0], -pairs[:, 1])
 
     @invariant()
     def both_hold_the_same(self) -> None:
@@ -163,10 +220,8 @@ class BufferMachine(RuleBasedStateMachine):
         assert batch.slots.tolist() == list(self.slow.slots)
         self._compare(batch, batch.slots.tolist(), 1)
         storage = self.fast._storage
-        assert len(storage.refs) - storage.free_states == self.slow.live_states
-        assert structure_is_sound(
-            storage.table, storage.refs, storage.last, storage.control, storage.capacity
-        )
+        assert storage.allocated_states - storage.free_states == self.slow.live_states
+        check_storage(storage)
 
     @invariant()
     def counters_add_up(self) -> None:

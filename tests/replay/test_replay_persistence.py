@@ -212,27 +212,45 @@ def spoil(state: dict[str, Any], path: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("storage/table", lambda t: t[:-1]),
-        ("storage/table", lambda t: t.astype(np.int64)),
-        ("storage/table", lambda t: np.where(np.arange(t.shape[1]) == 0, 10**6, t).astype("i4")),
-        ("storage/table", lambda t: np.where(np.arange(t.shape[1]) == 1, -9, t).astype("i4")),
-        ("storage/table", lambda t: np.where(np.arange(t.shape[1]) == 2, 0, t).astype("i4")),
-        ("storage/table", lambda t: np.where(np.arange(t.shape[1]) == 3, 0, t).astype("i4")),
-        ("storage/refs", lambda r: r + 1),
-        ("storage/refs", lambda r: r[:-1]),
+        ("storage/slots", lambda s: s[:-1]),
+        ("storage/slots", lambda s: s.astype(np.int32)),
+        ("storage/slots", lambda s: s * 0),
+        ("storage/slots", lambda s: s + 1),
+        ("storage/slots", lambda s: s[:3]),
+        ("storage/observation", lambda i: i + 10_000),
+        ("storage/observation", lambda i: i - 10_000),
+        ("storage/next_observation", lambda i: i[:-1]),
+        ("storage/next_observation", lambda i: i * 0),
+        ("storage/observations", lambda o: o * np.float32(np.nan)),
+        ("storage/observations", lambda o: np.append(o, o[:1], axis=0)),
+        ("storage/observations", lambda o: o[:-1]),
+        ("storage/observations", KeyError),
+        ("storage/rewards", lambda r: r * np.float32(np.inf)),
+        ("storage/rewards", lambda r: r.reshape(-1, 1)),
+        ("storage/terminated", lambda t: t.astype(np.int8)),
+        ("storage/fields/action", lambda a: a * np.float32(np.inf)),
+        ("storage/fields/action", lambda a: a[:, :0]),
+        ("storage/fields", KeyError),
         ("storage/last", lambda r: r + 10_000),
-        ("storage/control", lambda c: c + 1),
-        ("storage/control", lambda c: c * 0),
-        ("storage/pool", KeyError),
+        ("storage/last", lambda r: np.repeat(r, 2)),
         ("storage/slots_allocated", 3),
+        ("storage/slots_allocated", 2**28),
         ("storage/states_allocated", 3),
+        ("storage/states_allocated", 10**12),
+        ("storage/states_allocated", 1.5),
+        ("storage/counters/stored", -1),
+        ("storage/counters", None),
+        ("storage", None),
         ("admission/name", "nobody"),
         ("sampler/name", "nobody"),
         ("sampler/state/priorities", lambda p: -p),
         ("sampler/state/priorities", lambda p: p[:-1]),
         ("generator/bit_generator", "MT19937"),
-        ("intake/offered", -1),
-        ("intake", None),
+        ("rows", -1),
+        ("rows", 10**6),
+        ("victims", {}),
+        ("extra_fields", 3),
+        ("extra_fields", [["discount", [], "float32"]]),
         ("capacity", 0),
         ("dtype", "float8"),
         ("observation_space/kind", "Sphere"),
@@ -244,11 +262,11 @@ def test_inconsistent_states_are_refused(tmp_path: Path, path: str, value: Any) 
     buffer = make("random", sampler=Prioritized())
     feed(buffer, 0, 150)
     for _ in range(5):
-        buffer._intake.evict()
+        buffer._evict()
     state = buffer.state_dict()
     spoil(state, path, value)
     with pytest.raises(ValueError):
         ReplayBuffer.from_state_dict(state)
-    save_state(tmp_path / "b", state, "replay buffer", 1)
+    save_state(tmp_path / "b", state, "replay buffer", 2)
     with pytest.raises(StateFileError, match=str(tmp_path)):
         ReplayBuffer.load(tmp_path / "b")

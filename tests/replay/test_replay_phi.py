@@ -85,7 +85,7 @@ def test_phi_mirrors_the_buffer_at_every_moment(
 
 
 @pytest.mark.pure_python
-def test_the_end_of_a_filtered_warm_up_renumbers_everything() -> None:
+def test_the_end_of_a_filtered_warm_up_frees_slots_and_renumbers_none() -> None:
     admission = FrugalFilter(warmup_steps=100, bins=2, warmup="filter")
     buffer = ReplayBuffer(
         1000,
@@ -102,15 +102,28 @@ def test_the_end_of_a_filtered_warm_up_renumbers_everything() -> None:
             buffer.feedback(np.arange(51), np.arange(51.0))
     kept = len(buffer)
     assert 1 < kept < 60
-    assert sorted(buffer.transitions().slots.tolist()) == list(range(kept))
+    held = buffer.transitions()
+    # Every row of the warm-up went into the slot of its number.
+    rows = [int(np.flatnonzero((states.astype(np.float32) == o).all(axis=1))[0]) for o in
+            held.observations]  # fmt: skip
+    assert held.slots.tolist() == rows
     assert buffer.stats.stored == kept
     assert buffer.stats.dropped == 100 - kept
     if outcome.codes[0]:
-        assert outcome.slots[0] == kept - 1
-    held = buffer.transitions()
+        assert outcome.slots[0] == 99
+    assert np.array_equal(buffer.slots(), np.sort(held.slots))
     # Each kept transition still has the neighbour state it was added with.
     for observation, following in zip(held.observations, held.next_observations, strict=True):
         (i,) = np.flatnonzero((states.astype(np.float32) == observation).all(axis=1))
         assert np.array_equal(states[i + 1].astype(np.float32), following)
     check_mirror(buffer, rng)
-    assert set(buffer.sample(500).slots.tolist()) <= set(range(kept))
+    assert set(buffer.sample(500).slots.tolist()) <= set(rows)
+    free = sorted(set(range(100)) - set(rows))
+    for slot in free:  # freed slots are used again
+        rewards = 5.0 + rng.random()
+        outcome = buffer.add(states[0], [0.0], rewards, states[1], False, False)
+        if outcome.codes[0] == 1:
+            assert outcome.slots[0] == slot
+            break
+    else:
+        raise AssertionError("nothing was stored")

@@ -196,7 +196,8 @@ class FrugalReplayBuffer(ReplayBuffer):
             rows = np.random.randint(0, stored // self.n_envs, size=batch_size)  # noqa: NPY002
             envs = np.random.randint(0, high=self.n_envs, size=batch_size)  # noqa: NPY002
             return np.asarray(rows * self.n_envs + envs)
-        return np.random.randint(0, stored, size=batch_size)  # noqa: NPY002
+        drawn = np.random.randint(0, stored, size=batch_size)  # noqa: NPY002
+        return self._replay.slots()[drawn] if self._replay.has_gaps else drawn
 
     def _get_samples(self, batch_inds: NDArray[np.int64], env: VecNormalize | None = None) -> Any:
         """Gather slots into Stable-Baselines3's tuple of tensors."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from frugalrl.admission.protocol import DROP, STORE, Decisions
+from frugalrl.admission.protocol import STORE, Decisions
 from frugalrl.checks import integer_from, number_from
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class _Memoryless:
     @staticmethod
     def _take_slots(wanted: NDArray[np.bool_], free: NDArray[np.int64]) -> Decisions:
         """Give the wanted rows free slots in order, stopping at the first that finds none."""
-        rows = np.flatnonzero(wanted)
-        placed = min(len(rows), len(free))
-        decided = len(wanted) if placed == len(rows) else int(rows[placed]) + 1
-        codes = np.where(wanted[:decided], STORE, DROP).astype(np.int8)
-        slots = np.full(decided, -1, dtype=np.int64)
-        slots[rows[:placed]] = free[:placed]
+        codes = wanted.astype(np.int8)  # DROP and STORE are 0 and 1
+        rows = wanted.nonzero()[0]
+        if len(rows) > len(free):
+            codes = codes[: rows[len(free)] + 1]
+        slots = np.full(len(codes), -1, dtype=np.int64)
+        slots[rows[: len(free)]] = free[: len(rows)]
         return Decisions(codes, slots)
 
 
@@ -55,7 +55,12 @@ class AdmitAll(_Memoryless):
         free: NDArray[np.int64],
     ) -> Decisions:
         """Store every row."""
-        return self._take_slots(np.ones(len(rewards), dtype=np.bool_), free)
+        rows = min(len(rewards), len(free) + 1)
+        slots = free[:rows]
+        if rows > len(free):
+            slots = np.full(rows, -1, dtype=np.int64)
+            slots[:-1] = free
+        return Decisions(np.full(rows, STORE, dtype=np.int8), slots)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing to keep."""
@@ -85,7 +90,8 @@ class RandomAdmit(_Memoryless):
     def __init__(self, rate: float = 0.4, seed: int = 0) -> None:
         self.rate = number_from("rate", rate, "0 < rate <= 1", lambda it: 0.0 < it <= 1.0)
         self.seed = integer_from("seed", seed, 0)
-        self._generator = np.random.Generator(np.random.PCG64(self.seed))
+        self._bits = np.random.PCG64(self.seed)
+        self._generator = np.random.Generator(self._bits)
         self._anything_offered = False
 
     def offer(
@@ -95,16 +101,14 @@ class RandomAdmit(_Memoryless):
         free: NDArray[np.int64],
     ) -> Decisions:
         """Store each row with probability `rate`; the very first always, so there is a batch."""
-        state = self._generator.bit_generator.state
         wanted = self._generator.random(len(rewards)) < self.rate
         if not self._anything_offered and len(wanted):
             wanted[0] = True
             self._anything_offered = True
         decisions = self._take_slots(wanted, free)
         if len(decisions.codes) < len(wanted):
-            # The rest is offered again: draw again for it alone, as if it came one by one.
-            self._generator.bit_generator.state = state
-            self._generator.random(len(decisions.codes))
+            # The rest is offered again, and drawn for again as if it came one by one.
+            self._bits.advance(len(decisions.codes) - len(wanted))
         return decisions
 
     def state_dict(self) -> dict[str, Any]:
@@ -113,7 +117,7 @@ class RandomAdmit(_Memoryless):
             "rate": self.rate,
             "seed": self.seed,
             "anything_offered": self._anything_offered,
-            "generator": self._generator.bit_generator.state,
+            "generator": self._bits.state,
         }
 
     @classmethod
@@ -121,7 +125,7 @@ class RandomAdmit(_Memoryless):
         """Make one that goes on drawing where the other stopped."""
         made = cls(rate=state["rate"], seed=state["seed"])
         made._anything_offered = bool(state["anything_offered"])
-        made._generator.bit_generator.state = state["generator"]
+        made._bits.state = state["generator"]
         return made
 
     def __repr__(self) -> str:

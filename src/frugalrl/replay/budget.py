@@ -8,47 +8,74 @@ from typing import TYPE_CHECKING
 from frugalrl.replay.storage import grown
 
 if TYPE_CHECKING:
-    from frugalrl.replay.intake import Intake
+    from frugalrl.admission.protocol import AdmissionFilter
+    from frugalrl.replay.samplers import Sampler
+    from frugalrl.replay.storage import Storage
 
 _FEWEST = 4
 """Transitions for which there must be room at the least."""
-_SHARE_TO_GO = 8
-"""One in so many goes at a time when the filter has grown too large: packing anew is work."""
+_RESERVE_SHARE = 8
+"""One byte in so many of the filter's is kept back for its growth."""
 
 
 class ByteBudget:
     """Keeps everything a buffer holds, its filter and sampler included, within a limit.
 
-    Table and pool grow by small steps, whichever has run out, so the ratio of states to transitions
-    follows what comes in. When nothing may grow any more the oldest transitions go.
+    Slots and states grow by small steps, whichever have run out, so the ratio of states to
+    transitions follows what comes in. When nothing may grow any more transitions go.
 
     Args:
         limit: most bytes.
-        intake: whose bytes are limited.
+        storage: whose memory grows and shrinks.
+        admission: whose memory is as large as it is.
+        sampler: whose memory follows the slots.
+        others: gives all other bytes that count.
+        evict: removes a transition everywhere.
 
     Raises:
         ValueError: the limit leaves no room for a handful of transitions.
     """
 
-    def __init__(self, limit: int, intake: Intake) -> None:
+    def __init__(
+        self,
+        limit: int,
+        storage: Storage,
+        admission: AdmissionFilter,
+        sampler: Sampler,
+        others: Callable[[], int],
+        evict: Callable[[], object],
+    ) -> None:
         self._limit = limit
-        self._intake = intake
-        storage = intake.storage
+        self._storage = storage
+        self._admission = admission
+        self._sampler = sampler
+        self._others = others
+        self._evict_one = evict
         fewest = min(_FEWEST, storage.capacity)
-        needed = intake.nbytes + fewest * (storage.slot_bytes + 2 * storage.state_bytes)
-        needed += intake.sampler.nbytes_for(fewest) + self._reserve
+        needed = self._nbytes + fewest * (storage.slot_bytes + 2 * storage.state_bytes)
+        needed += sampler.nbytes_for(fewest) + self._reserve
         if not len(storage) and needed > limit:
             raise ValueError(
                 f"capacity_bytes={limit} has no room for {fewest} transitions beside the filter's "
-                f"{intake.admission.nbytes} bytes; use at least {needed}"
+                f"{admission.nbytes} bytes; use at least {needed}"
             )
+
+    @property
+    def _nbytes(self) -> int:
+        filtering, drawing = int(self._admission.nbytes), self._sampler.nbytes
+        return self._storage.nbytes + filtering + drawing + self._others()
+
+    @property
+    def _reserve(self) -> int:
+        """Bytes kept back for the growth of the filter."""
+        return int(self._admission.nbytes) // _RESERVE_SHARE
 
     def make_room(self) -> None:
         """See to it that one more transition, with two states of its own, can be written."""
-        storage = self._intake.storage
+        storage = self._storage
         while True:
             if len(storage) >= storage.capacity:
-                self._intake.evict()
+                self._evict_one()
             elif storage.free_slots < 1:
                 if not (self._grow_slots() or self._trade_states()):
                     self._evict()
@@ -58,63 +85,45 @@ class ByteBudget:
             else:
                 return
 
-    def settle(self, repack: Callable[[], bool]) -> None:
+    def settle(self) -> None:
         """Give back bytes if the filter has grown into those of the storage.
-
-        Args:
-            repack: brings all into as few bytes as can be, and tells whether that was possible.
 
         Raises:
             ValueError: the filter leaves nothing.
         """
-        if self._intake.nbytes <= self._limit:
-            return
-        storage = self._intake.storage
-        self._shrink_states()
-        while self._intake.nbytes > self._limit and len(storage) > 1:
-            for _ in range(-(-len(storage) // _SHARE_TO_GO)):
-                self._intake.evict()
-            if not repack():
-                break
-        if self._intake.nbytes > self._limit:
-            raise ValueError(
-                f"capacity_bytes={self._limit} is too small for this filter, which alone takes "
-                f"{self._intake.admission.nbytes} bytes"
-            )
+        storage = self._storage
+        while self._nbytes > self._limit:
+            excess = self._nbytes - self._limit
+            if storage.free_states * storage.state_bytes >= excess:
+                storage.resize_states(storage.allocated_states - -(-excess // storage.state_bytes))
+            elif len(storage):
+                self._evict_one()
+            else:
+                storage.trim()
+                self._sampler.resize(storage.allocated_slots)
+                if self._nbytes > self._limit:
+                    raise self._too_small()
 
-    def _shrink_states(self) -> None:
-        """Bring the states into what the filter has left."""
-        excess = self._intake.nbytes - self._limit
-        storage = self._intake.storage
-        surplus = -(-excess // storage.state_bytes)
-        fewest = len(storage) - len(storage) // _SHARE_TO_GO
-        while storage.free_states < surplus + 2 and len(storage) > fewest:
-            self._intake.evict()
-        keep = max(len(storage.refs) - surplus, len(storage.refs) - storage.free_states + 2, 2)
-        storage.resize_states(min(keep, len(storage.refs)))
+    def _too_small(self) -> ValueError:
+        return ValueError(
+            f"capacity_bytes={self._limit} has no room for a single transition beside the filter's "
+            f"{self._admission.nbytes} bytes"
+        )
 
     def _evict(self) -> None:
-        """Remove the oldest, unless there is nothing to remove."""
-        if not len(self._intake.storage):
-            raise ValueError(
-                f"capacity_bytes={self._limit} has no room for a single transition beside the "
-                f"filter's {self._intake.admission.nbytes} bytes"
-            )
-        self._intake.evict()
-
-    @property
-    def _reserve(self) -> int:
-        """Bytes kept back for the growth of the filter."""
-        return int(self._intake.admission.nbytes) // 8
+        """Remove a transition, unless there is none to remove."""
+        if not len(self._storage):
+            raise self._too_small()
+        self._evict_one()
 
     def _spare(self) -> int:
         """Bytes that may be allocated."""
-        return self._limit - self._intake.nbytes - self._reserve
+        return self._limit - self._nbytes - self._reserve
 
     def _grow_slots(self) -> bool:
         """Allocate more slots if any fit."""
-        storage, sampler = self._intake.storage, self._intake.sampler
-        rows = len(storage.table)
+        storage, sampler = self._storage, self._sampler
+        rows = storage.allocated_slots
         spare = self._spare() + sampler.nbytes
         step = grown(rows) - rows
         # Not by a handful when there are many: the sampler's tree is built anew each time.
@@ -130,8 +139,8 @@ class ByteBudget:
 
     def _grow_states(self) -> bool:
         """Allocate more states if enough for one transition fit."""
-        storage = self._intake.storage
-        rows = len(storage.refs)
+        storage = self._storage
+        rows = storage.allocated_states
         wanted = min(grown(rows) - rows, self._spare() // storage.state_bytes)
         if wanted + storage.free_states < 2:
             return False
@@ -140,12 +149,12 @@ class ByteBudget:
 
     def _trade_states(self) -> bool:
         """Turn half of the free states into slots when there are far too many of them."""
-        storage = self._intake.storage
+        storage = self._storage
         surplus = (storage.free_states - 2) // 2
         if (
-            surplus < max(1, len(storage.refs) >> 4)
+            surplus < max(1, storage.allocated_states >> 4)
             or surplus * storage.state_bytes < 8 * storage.slot_bytes
         ):
             return False
-        storage.resize_states(len(storage.refs) - surplus)
+        storage.resize_states(storage.allocated_states - surplus)
         return self._grow_slots()

@@ -1,55 +1,97 @@
-"""ReplayBuffer: a filter decides, a storage keeps, a sampler draws."""
+"""ReplayBuffer: rows come in, a filter decides, a storage keeps, a sampler draws.
+
+The way of a transition: `add` -> rows checked and staged (`staging`) -> `admission.offer` ->
+`Storage.write` -> the sampler is told. It is the same for every filter and sampler.
+
+Once rows are staged they count as added: whatever interrupts after that, the next use of the buffer
+goes on where it stopped. What was reached is noted in the storage by the very compiled calls that
+reach it, and every step can be done again without harm, see `ReplayBuffer._carry_out`.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
 from frugalrl.checks import check_choice, integer_from, refuse_class
-from frugalrl.replay.intake import Intake
-from frugalrl.replay.persistence import (
-    KIND,
-    VERSION,
-    check_space,
-    filter_state,
-    restore_filter,
-    restore_sampler,
-    restore_storage,
-    sampler_state,
-    storage_state,
-)
-from frugalrl.replay.reading import all_below, all_finite
+from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
-from frugalrl.replay.samplers import Sampler, make_sampler
-from frugalrl.replay.spaces import describe_space, flat_space, make_layout, restore_space
-from frugalrl.replay.staging import Stage
-from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
-from frugalrl.replay.validation import (
-    capacity_from,
-    check_dtype,
-    slots_from,
+from frugalrl.replay.samplers import SAMPLERS, Sampler, make_sampler
+from frugalrl.replay.spaces import (
+    ACTION,
+    describe_space,
+    fields_from,
+    flat_space,
+    make_layout,
+    restore_space,
+    same_space,
 )
+from frugalrl.replay.staging import Stage, rows_in
+from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.state_io import StateFileError, load_state, save_state
 
-EVICTIONS = ("oldest", "random")
-
 __all__ = ["DROP", "REFUSED", "REPLACE", "STORE", "Batch", "BufferStats", "Outcome", "ReplayBuffer"]
+
+EVICTIONS = ("oldest", "random")
+KIND = "replay buffer"
+VERSION = 2
+
+_ROWS_AT_ONCE = 1024
+"""Rows that `extend` stages at once."""
+_FILTERS = {
+    "all": ("frugalrl.admission.controls", "AdmitAll"),
+    "random": ("frugalrl.admission.controls", "RandomAdmit"),
+    "fac": ("frugalrl.admission.frugal", "FrugalFilter"),
+}
+_UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
+_UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}
+_NOWHERE = np.empty(0, dtype=np.int64)
+
+
+class _Step:
+    """Staged rows on their way: the slots offered for them, and what the filter said."""
+
+    __slots__ = ("codes", "end", "first", "free", "released", "slots")
+
+    def __init__(self, first: int, end: int, free: NDArray[np.int64]) -> None:
+        self.first = first
+        self.end = end
+        self.free = free
+        self.codes: NDArray[np.int8] | None = None
+
+    def take(self, decisions: Decisions) -> None:
+        """Note decisions about the first of the rows, in the types that compiled code takes."""
+        rows, codes = self.end - self.first, np.asarray(decisions.codes, np.int8, order="C")
+        self.slots = np.asarray(decisions.slots, np.int64, order="C")
+        self.released = decisions.released
+        if not 0 < len(codes) == len(self.slots) <= rows:
+            raise RuntimeError(
+                f"the filter gave {len(codes)} codes and {len(self.slots)} slots where {rows} rows "
+                "are left; frugalrl.check_filter says more"
+            )
+        self.codes = codes  # last: with these the step counts as decided
 
 
 class ReplayBuffer:
     """Keeps what its filter admits and draws batches from it.
 
     A state that two consecutive transitions of an environment have in common is stored once.
-    Everything drawn comes from the buffer's own generator.
+    Everything drawn comes from the buffer's own generator. A copy (`copy.deepcopy`, `pickle`) goes
+    on exactly as the original would. One thread at a time may use a buffer.
 
     Args:
-        capacity: most transitions held; the oldest goes when another comes. None: as many as
-            `capacity_bytes` allows.
+        capacity: most transitions held. None: as many as `capacity_bytes` allows.
         observation_space: a Box of any shape.
         action_space: a Box, Discrete, MultiDiscrete or MultiBinary space.
         admission: decides what enters; None admits everything.
@@ -61,6 +103,8 @@ class ReplayBuffer:
         environments: how many will be added at once; any other number is taken too.
         eviction: which transition goes when the buffer is full: the "oldest", or a "random" one, so
             that ages spread geometrically: mostly recent, with a long tail.
+        extra_fields: (name, shape, dtype) of what every transition has besides, such as
+            `("discount", (), "float32")`: keyword arguments of `add`, entries of `Batch.extra`.
 
     Raises:
         TypeError: a space or an argument is of the wrong kind.
@@ -80,50 +124,79 @@ class ReplayBuffer:
         dtype: str = "float32",
         environments: int = 1,
         eviction: str = "oldest",
+        extra_fields: Iterable[tuple[str, tuple[int, ...], Any]] = (),
     ) -> None:
         check_choice("eviction", eviction, EVICTIONS)
-        most, most_bytes = capacity_from(capacity, capacity_bytes)
-        stored_as = check_dtype(dtype)
-        layout = make_layout(observation_space, action_space, stored_as)
+        most, most_bytes = _capacity_from(capacity, capacity_bytes)
+        layout = make_layout(
+            observation_space, action_space, _dtype_from(dtype), fields_from(extra_fields)
+        )
         rows = integer_from("environments", environments, 1)
-        generator = np.random.Generator(np.random.PCG64(integer_from("seed", seed, 0)))
+        number = integer_from("seed", seed, 0)
+        # A stream of its own, so that batches are drawn alike whatever is evicted.
+        victims = np.random.Generator(np.random.PCG64(np.random.SeedSequence([number, 1])))
         refuse_class("admission", admission)
-        decides = AdmitAll() if admission is None else admission
-        if not isinstance(decides, AdmissionFilter):
+        if admission is None:
+            admission = AdmitAll()
+        if not isinstance(admission, AdmissionFilter):
             raise TypeError(f"admission={admission!r} is no filter; see frugalrl.AdmissionFilter")
-        victims = None
-        if eviction == "random":
-            # A stream of its own, so that batches are drawn alike whatever is evicted.
-            victims = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
-        storage = Storage(layout, most, rows, victims)
-        stage = Stage(layout, rows)
-        draws = make_sampler(sampler)
-        decides.begin(flat_space(observation_space))  # from now on it knows the bytes it will take
-        intake = Intake(stage, storage, decides, draws, most_bytes)
-        self._assemble(observation_space, action_space, stored_as, intake, most_bytes, generator)
+        drawing = make_sampler(sampler)
+        admission.begin(
+            flat_space(observation_space)
+        )  # from now on it knows the bytes it will take
+        self._assemble(
+            (observation_space, action_space),
+            Storage(layout, most, rows, victims if eviction == "random" else None),
+            Stage(layout, rows),
+            admission,
+            drawing,
+            np.random.Generator(np.random.PCG64(number)),
+            most_bytes,
+        )
+        drawing.begin()  # last, so that a sampler is free again if the limit was refused
 
     def _assemble(
         self,
-        observation_space: Any,
-        action_space: Any,
-        dtype: str,
-        intake: Intake,
-        capacity_bytes: int | None,
+        spaces: tuple[Any, Any],
+        storage: Storage,
+        stage: Stage,
+        admission: AdmissionFilter,
+        sampler: Sampler,
         generator: np.random.Generator,
+        capacity_bytes: int | None,
     ) -> None:
         """Put the parts together."""
-        self.observation_space = observation_space
-        self.action_space = action_space
+        self.observation_space, self.action_space = spaces
         self.capacity_bytes = capacity_bytes
-        self._dtype = dtype
-        self._intake = intake
-        self._storage = intake.storage
-        self._sampler = intake.sampler
-        self._layout = intake.storage.layout
+        self._storage = storage
+        self._stage = stage
+        self._admission = admission
+        self._sampler = sampler
         self._generator = generator
+        self._step: _Step | None = None
+        self._turn = _Turn(self)
+        self._budget: ByteBudget | None = None
+        if capacity_bytes is not None:
+            self._budget = ByteBudget(
+                capacity_bytes, storage, admission, sampler, lambda: self._stage.nbytes, self._evict
+            )
+
+    # --- looking at it -------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._storage)
+        with self._turn:
+            return len(self._storage)
+
+    def __repr__(self) -> str:
+        size = f"{len(self):,}"
+        if self.capacity is not None:
+            size += f" of {self.capacity:,}"
+        limit = "" if self.capacity_bytes is None else f" of {self.capacity_bytes / 1e6:,.1f}"
+        return (
+            f"ReplayBuffer({size} transitions, {self.nbytes / 1e6:,.1f}{limit} MB, "
+            f"admission={type(self.admission).__name__}, sampler={self.sampler.name!r}, "
+            f"eviction={self.eviction!r})"
+        )
 
     @property
     def capacity(self) -> int | None:
@@ -132,9 +205,19 @@ class ReplayBuffer:
         return None if most == MOST_TRANSITIONS else most
 
     @property
+    def eviction(self) -> str:
+        """Which transition goes when the buffer is full."""
+        return "oldest" if self._storage.victims is None else "random"
+
+    @property
+    def extra_fields(self) -> tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]:
+        """What every transition has besides."""
+        return self._storage.layout.extra
+
+    @property
     def admission(self) -> AdmissionFilter:
         """The filter."""
-        return self._intake.admission
+        return self._admission
 
     @property
     def sampler(self) -> Sampler:
@@ -144,12 +227,20 @@ class ReplayBuffer:
     @property
     def nbytes(self) -> int:
         """Bytes allocated in all: transitions, slack, staging, filter and sampler."""
-        return self._intake.nbytes
+        with self._turn:
+            filtering, drawing = int(self._admission.nbytes), self._sampler.nbytes
+            return self._storage.nbytes + self._stage.nbytes + filtering + drawing
 
     @property
     def stats(self) -> BufferStats:
         """Counters since the buffer was made."""
-        return self._intake.stats
+        with self._turn:
+            counters = self._storage.counters
+        refused = counters.pop("refused")
+        offered = counters["stored"] + counters["replaced"] + counters["dropped"] + refused
+        return BufferStats(offered=offered, rejected_nonfinite=refused, **counters)
+
+    # --- transitions in ------------------------------------------------------------------------
 
     def add(
         self,
@@ -159,6 +250,7 @@ class ReplayBuffer:
         next_observations: Any,
         terminated: Any,
         truncated: Any,
+        **extra: Any,
     ) -> Outcome:
         """Offer one transition of each environment, in order.
 
@@ -169,6 +261,7 @@ class ReplayBuffer:
             next_observations: (n, *shape), the true ones: never a reset's.
             terminated: (n,) whether the episode ended by itself.
             truncated: (n,) whether the episode was cut off.
+            **extra: (n, *field shape), the buffer's `extra_fields`.
 
         Returns:
             What became of each row. Rows with NaN or infinity are refused, counted in `stats` and
@@ -178,9 +271,186 @@ class ReplayBuffer:
             ValueError: a shape or a value is wrong; nothing was stored.
             TypeError: a type is wrong; nothing was stored.
         """
-        return self._intake.add(
-            observations, actions, rewards, next_observations, terminated, truncated
-        )
+        given = (observations, actions, rewards, next_observations, terminated, truncated)
+        with self._turn:
+            self._stage_for(rows_in(self._storage.layout, observations)).take(given, extra)
+            return self._add_staged()
+
+    def extend(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        next_observations: Any,
+        terminated: Any,
+        truncated: Any,
+        **extra: Any,
+    ) -> Outcome:
+        """Offer many transitions of one environment, in order, of one or more episodes.
+
+        Decisions, and states that neighbours share, are those of adding them one by one.
+
+        Args:
+            observations: (n, *shape).
+            actions: (n, *action shape).
+            rewards: (n,).
+            next_observations: (n, *shape), the true ones: never a reset's.
+            terminated: (n,) whether the episode ended by itself.
+            truncated: (n,) whether the episode was cut off.
+            **extra: (n, *field shape), the buffer's `extra_fields`.
+
+        Returns:
+            As for `add`.
+
+        Raises:
+            ValueError: a shape or a value is wrong; the blocks of 1,024 rows before it are stored.
+            TypeError: a type is wrong; likewise.
+        """
+        given = (observations, actions, rewards, next_observations, terminated, truncated)
+        columns = [np.asarray(values) for values in given]
+        fields = {name: np.asarray(values) for name, values in extra.items()}
+        shapes = [values.shape for values in (*columns, *fields.values())]
+        if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
+            raise ValueError(
+                f"extend wants as many rows of everything, but the shapes are {shapes}"
+            )
+        with self._turn:
+            usual = self._stage.rows
+            at_once = 1 if self._budget is not None else _ROWS_AT_ONCE
+            outcomes = [Outcome(np.empty(0, dtype=np.int8), _NOWHERE)]
+            for first in range(0, len(columns[0]), at_once):
+                rows = slice(first, first + at_once)
+                now = tuple(values[rows] for values in columns)
+                stage = self._stage_for(rows_in(self._storage.layout, now[0]), is_sequence=True)
+                stage.take(now, {name: values[rows] for name, values in fields.items()})
+                outcomes.append(self._add_staged())
+            self._stage_for(usual)
+        codes, slots = zip(*outcomes, strict=True)
+        return Outcome(np.concatenate(codes), np.concatenate(slots))
+
+    def _stage_for(self, rows: int, is_sequence: bool = False) -> Stage:
+        """Give the stage for so many rows, made anew where the last ones were others."""
+        stage = self._stage
+        if stage.rows != rows or stage.is_sequence is not is_sequence:
+            stage = self._stage = Stage(self._storage.layout, rows, is_sequence)
+        return stage
+
+    def _add_staged(self) -> Outcome:
+        """Deal with the rows that the stage has taken."""
+        storage, stage = self._storage, self._stage
+        storage.expect_environments(stage.rows)
+        # Under a byte limit one row at a time is looked at, and what there is for it.
+        free = np.empty(stage.rows if self._budget is None else 0, dtype=np.int64)
+        staged, found = stage.commit(storage, free)
+        if self._budget is None and staged:
+            self._step = _Step(0, staged, free[:found])
+        self._carry_out()
+        outcome = stage.outcome()
+        refused = stage.rows - staged
+        if refused and storage.counters["refused"] == refused:
+            # Comes last, since it may be raised as an error.
+            _warn_of_refused(outcome.codes, refused)
+        return outcome
+
+    def _carry_out(self) -> None:
+        """Have the staged rows decided about, write them, and tell the sampler.
+
+        An interrupt may fall anywhere. So each step can be done again: an offer with the same
+        `free` object gets the same answer, `write` goes on where it stopped, slots that are free
+        are not freed again, a filter forgets and places but once, and what a sampler is told
+        depends on what is stored alone.
+        """
+        storage, stage = self._storage, self._stage
+        if storage.victim[0]:
+            self._tell_of_victim()
+        while True:
+            step = self._step
+            if step is None:
+                if storage.decided[0] == storage.staged[0]:
+                    break
+                step = self._step = self._next_step()
+            if step.codes is None:
+                rows = slice(step.first, step.end)
+                offered = stage.offered[0, rows], stage.rewards[rows], step.free
+                step.take(self._admission.offer(*offered))
+            assert step.codes is not None
+            slot = storage.write(stage, step.first, step.codes, step.slots)
+            if slot is not None:
+                self._write_last(step, slot)
+            if step.released is not None:
+                storage.release(stage, np.asarray(step.released, np.int64, order="C"))
+                storage.trim()
+            if self._sampler.follows:
+                self._tell_sampler(step.slots)
+                if step.released is not None:
+                    self._tell_sampler(step.released)
+            self._step = None
+            if self._budget is not None:
+                self._budget.settle()
+        storage.unfinished[0] = 0
+
+    def _next_step(self) -> _Step:
+        """Take up the rows that nothing is decided about yet."""
+        storage = self._storage
+        first, end = int(storage.decided[0]), int(storage.staged[0])
+        if self._budget is None:
+            storage.reserve(end - first)
+        else:
+            self._budget.make_room()
+            end = first + 1
+        return _Step(first, end, storage.next_slots(end - first))
+
+    def _write_last(self, step: _Step, slot: int) -> None:
+        """Store the last row of a step, which was given no slot, in this one (-1: make one)."""
+        assert step.codes is not None
+        if slot < 0:
+            slot = self._evict()
+        stage, row = self._stage, step.first + len(step.codes) - 1
+        self._admission.place(stage.offered[0, row], float(stage.rewards[row]), slot)
+        slots = step.slots.copy()
+        slots[-1] = slot
+        step.slots = slots
+        self._storage.write(stage, step.first, step.codes, slots)
+
+    def _evict(self) -> int:
+        """Remove a transition everywhere and give its slot, which is used next."""
+        slot = self._storage.evict()
+        self._tell_of_victim()
+        return slot
+
+    def _tell_of_victim(self) -> None:
+        """Let filter and sampler know which slot the storage has emptied."""
+        storage = self._storage
+        slot = int(storage.victim[0]) - 1
+        self._admission.forget(slot)
+        if self._sampler.follows:
+            self._tell_sampler(np.array([slot]))
+        storage.victim[0] = 0
+
+    def _tell_sampler(self, slots: NDArray[np.int64]) -> None:
+        """Let the sampler know which of these slots hold something new; -1 is none."""
+        storage, sampler = self._storage, self._sampler
+        sampler.resize(storage.allocated_slots)
+        slots = slots[(slots >= 0) & (slots < storage.limit)]
+        is_occupied = storage.occupied(slots)
+        sampler.removed(slots[~is_occupied])
+        sampler.stored(slots[is_occupied])
+
+    def clear(self) -> None:
+        """Remove every transition.
+
+        What is removed counts as evicted. The filter forgets the transitions, but not what it knows
+        of the environment; memory is given back.
+        """
+        with self._turn:
+            for slot in self._storage.oldest_first():
+                self._storage.evict(int(slot))
+                self._tell_of_victim()
+            self._storage.unfinished[0] = 0
+            self._storage.trim()
+            self._sampler.resize(self._storage.allocated_slots)
+
+    # --- transitions out -----------------------------------------------------------------------
 
     def sample(self, batch_size: int, batches: int | None = None) -> Batch:
         """Draw a batch, with replacement.
@@ -195,65 +465,79 @@ class ReplayBuffer:
         """
         size = integer_from("batch_size", batch_size, 1) * self._sampler.multiple
         count = 1 if batches is None else integer_from("batches", batches, 1)
-        if not len(self._storage):
-            raise ValueError("the buffer is empty; add transitions before sampling")
-        slots, weights = self._sampler.draw(
-            self._storage, self._generator, count, size, self._intake.offered
-        )
-        if self._sampler.follows:
-            self._intake.renumbering.give_out()
-        return self._batch(slots, weights, (size,) if batches is None else (count, size))
+        with self._turn:
+            storage = self._storage
+            if not len(storage):
+                raise ValueError("the buffer is empty; add transitions before sampling")
+            slots, weights = self._sampler.draw(
+                storage, self._generator, count, size, storage.offered
+            )
+            return self._batch(slots, weights, (size,) if batches is None else (count, size))
 
     def transitions(self) -> Batch:
         """Copy out everything stored, oldest first."""
-        slots = self._storage.oldest_first()
-        return self._batch(slots, None, (len(slots),))
+        with self._turn:
+            slots = self._storage.oldest_first()
+            return self._batch(slots, None, (len(slots),))
 
     def gather(self, slots: Any) -> Batch:
         """Copy out the transitions of (n,) slots that someone else has drawn.
-
-        Without a byte limit the slots in use are 0 to `len(buffer) - 1`.
 
         Raises:
             TypeError: slots are no integers.
             ValueError: a slot holds nothing, or slots have more than one axis.
         """
-        where = slots_from(slots)
+        where = _slots_from(slots)
         if where.ndim != 1:
             raise ValueError(f"slots has shape {where.shape}; expected (n,)")
-        return self._batch(where, None, where.shape)
+        with self._turn:
+            return self._batch(where, None, where.shape)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the slots that hold a transition are others than 0 to `len(buffer) - 1`.
+
+        A byte limit and the end of a filtered warm-up leave gaps, which later transitions fill.
+        """
+        with self._turn:
+            return not self._storage.dense
+
+    def slots(self) -> NDArray[np.int64]:
+        """List the slots that hold a transition, in ascending order."""
+        with self._turn:
+            every = np.arange(self._storage.limit)
+            return every[self._storage.occupied(every)]
 
     def _batch(
         self, slots: NDArray[np.int64], weights: NDArray[np.float32] | None, lead: tuple[int, ...]
     ) -> Batch:
         """Gather slots into arrays with these leading axes."""
-        layout = self._layout
-        states, next_states, words, rewards, terminated, truncated = self._storage.gather(slots)
-        actions = words.view(layout.action_dtype)[:, : layout.actions]
+        layout = self._storage.layout
+        drawn = self._storage.gather(slots)
         if weights is None:
             weights = np.ones(len(slots), dtype=np.float32)
         shape = lead + layout.observation_shape
+        actions = np.ascontiguousarray(drawn.payload[ACTION], dtype=layout.action_out)
         return Batch(
-            observations=states.reshape(shape),
-            actions=actions.astype(layout.action_out, copy=False).reshape(
-                lead + layout.action_shape
-            ),
-            rewards=rewards.reshape(lead),
-            next_observations=next_states.reshape(shape),
-            terminated=terminated.reshape(lead),
-            truncated=truncated.reshape(lead),
+            observations=drawn.states.reshape(shape),
+            actions=actions.reshape(lead + layout.action_shape),
+            rewards=drawn.rewards.reshape(lead),
+            next_observations=drawn.next_states.reshape(shape),
+            terminated=drawn.terminated.reshape(lead),
+            truncated=drawn.truncated.reshape(lead),
             slots=slots.reshape(lead),
             weights=weights.reshape(lead),
+            extra={
+                name: drawn.payload[name].copy().reshape(lead + shape)
+                for name, shape, _ in layout.extra
+            },
         )
 
     def feedback(self, slots: Any, td_errors: Any) -> None:
         """Tell the sampler the temporal-difference errors of drawn transitions.
 
-        Transitions may be added between the draw and this call, also where that numbers all slots
-        anew (at the end of a filtered warm-up, or under a byte limit): slots are understood as this
-        buffer's last `sample` meant them, and those that are gone are passed over. With several
-        draws before this call, slots of the earlier ones are right as long as nothing was
-        renumbered between the draws. A loaded buffer knows nothing of draws before it was saved.
+        Transitions may be added between the draw and this call; slots that are free by now are
+        passed over.
 
         Args:
             slots: as `Batch.slots` gave them, of any shape.
@@ -265,33 +549,49 @@ class ReplayBuffer:
         """
         if not self._sampler.follows:
             return
-        where = slots_from(slots).reshape(-1)
+        where = _slots_from(slots).reshape(-1)
         errors = np.ascontiguousarray(td_errors, dtype=np.float64).reshape(-1)
         if where.shape != errors.shape:
             raise ValueError(f"td_errors has {len(errors)} values for {len(where)} slots")
-        known = self._intake.renumbering.known(self._storage.limit)
-        if not all_below(where, known):
-            raise ValueError(f"slots must lie from 0 to {known - 1}")
-        if not all_finite(errors):
+        if not np.isfinite(errors).all():
             raise ValueError("td_errors holds NaN or infinity; the agent has diverged")
-        self._sampler.feedback(*self._intake.renumbering.present(where, errors))
+        with self._turn:
+            limit = self._storage.limit
+            if not ((where >= 0) & (where < limit)).all():
+                raise ValueError(f"slots must lie from 0 to {limit - 1}")
+            self._sampler.feedback(where, errors)
+
+    # --- copies and files ----------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kinds = type(self._admission), type(self._sampler)
+        return type(self).from_state_dict, (self.state_dict(), *kinds)
 
     def state_dict(self) -> dict[str, Any]:
         """Give everything as nested dicts of arrays and JSON values."""
-        victims = self._storage.victims
-        return {
-            "capacity": self._storage.capacity,
-            "capacity_bytes": self.capacity_bytes,
-            "dtype": self._dtype,
-            "observation_space": describe_space(self.observation_space),
-            "action_space": describe_space(self.action_space),
-            "storage": storage_state(self._storage),
-            "admission": filter_state(self.admission),
-            "sampler": sampler_state(self._sampler),
-            "generator": self._generator.bit_generator.state,
-            "victims": None if victims is None else victims.bit_generator.state,
-            "intake": self._intake.state_dict(),
-        }
+        with self._turn:
+            victims = self._storage.victims
+            if self._sampler.follows:
+                self._sampler.resize(self._storage.allocated_slots)  # which an add may have grown
+            return {
+                "capacity": self._storage.capacity,
+                "capacity_bytes": self.capacity_bytes,
+                "dtype": self._storage.layout.float_dtype.name,
+                "extra_fields": [
+                    [name, list(shape), dtype.name] for name, shape, dtype in self.extra_fields
+                ],
+                "observation_space": describe_space(self.observation_space),
+                "action_space": describe_space(self.action_space),
+                "storage": self._storage.state_dict(),
+                "rows": self._stage.rows,  # counts in `nbytes`
+                "admission": {
+                    "name": self._admission.name,
+                    "state": self._admission.state_dict(),
+                },
+                "sampler": {"name": self._sampler.name, "state": self._sampler.state_dict()},
+                "generator": self._generator.bit_generator.state,
+                "victims": None if victims is None else victims.bit_generator.state,
+            }
 
     @classmethod
     def from_state_dict(
@@ -310,27 +610,31 @@ class ReplayBuffer:
         """
         try:
             spaces = restore_space(state["observation_space"]), restore_space(state["action_space"])
-            dtype = check_dtype(state["dtype"])
-            layout = make_layout(*spaces, dtype)
-            most, most_bytes = capacity_from(state["capacity"], state["capacity_bytes"])
-            storage = restore_storage(state["storage"], layout, most)
-            if state["victims"] is not None:
-                storage.victims = np.random.Generator(np.random.PCG64(0))
-                storage.victims.bit_generator.state = state["victims"]
-            intake = Intake(
-                Stage(layout, 1),
+            fields = fields_from(state["extra_fields"])
+            layout = make_layout(*spaces, _dtype_from(state["dtype"]), fields)
+            most, most_bytes = _capacity_from(state["capacity"], state["capacity_bytes"])
+            victims = None if state["victims"] is None else _generator_at(state["victims"])
+            storage = Storage(layout, most, 0, victims)
+            storage.load_state_dict(state["storage"])
+            rows = integer_from("rows", state["rows"], 0)
+            storage.check_claim(rows * (layout.payload.itemsize + 24 * layout.width), "rows", rows)
+            deciding = _filter_from(state["admission"], admission)
+            drawing = _sampler_from(state["sampler"], sampler, storage)
+            made = cls.__new__(cls)
+            made._assemble(
+                spaces,
                 storage,
-                restore_filter(state["admission"], admission, storage),
-                restore_sampler(state["sampler"], sampler, storage),
+                Stage(layout, rows),
+                deciding,
+                drawing,
+                _generator_at(state["generator"]),
                 most_bytes,
             )
-            intake.load_state_dict(state["intake"])
-            generator = np.random.Generator(np.random.PCG64(0))
-            generator.bit_generator.state = state["generator"]
-        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+            drawing.begin()
+        except ValueError:
+            raise
+        except Exception as error:  # whatever a file that anyone can write leads to
             raise ValueError(f"not the state of a replay buffer ({error!r})") from error
-        made = cls.__new__(cls)
-        made._assemble(*spaces, dtype, intake, most_bytes, generator)
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -361,8 +665,149 @@ class ReplayBuffer:
         state = load_state(path, KIND, VERSION)
         try:
             made = cls.from_state_dict(state, admission, sampler)
-            check_space("observation_space", observation_space, made.observation_space)
-            check_space("action_space", action_space, made.action_space)
+            _check_space("observation_space", observation_space, made.observation_space)
+            _check_space("action_space", action_space, made.action_space)
         except ValueError as error:
             raise StateFileError(f"{os.fspath(path)}: {error}") from error
         return made
+
+
+class _Turn:
+    """Lets one thread at a time use a buffer, and first finishes what was interrupted.
+
+    Re-entrant, so that a thread whose interrupt came before it could give its turn up can go on.
+    """
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self._lock = threading.RLock()
+        self._buffer = buffer
+        self._storage = buffer._storage
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                "this buffer is in use by another thread; use it from one thread at a time, for "
+                "instance under a threading.Lock"
+            )
+        if self._storage.unfinished[0]:
+            try:
+                self._buffer._carry_out()
+            except BaseException:
+                self._lock.release()
+                raise
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
+def _warn_of_refused(codes: NDArray[np.int8], refused: int) -> None:
+    """Warn of the first rows that are not finite, at the line that calls this library."""
+    library = __name__.partition(".")[0]
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == library:
+        frame, level = frame.f_back, level + 1
+    row = int(np.argmax(codes == REFUSED))
+    warnings.warn(
+        f"refused {refused} transition(s) with NaN, infinite or too large values (first "
+        f"in row {row}); further ones are only counted in stats.rejected_nonfinite",
+        RuntimeWarning,
+        stacklevel=level,
+    )
+
+
+def _capacity_from(capacity: Any, capacity_bytes: Any) -> tuple[int, int | None]:
+    """Give the most transitions and the most bytes that may be held."""
+    if capacity is None and capacity_bytes is None:
+        raise ValueError("capacity is None and so is capacity_bytes; give at least one of them")
+    limit = None if capacity_bytes is None else _bytes_from(capacity_bytes)
+    if capacity is None:
+        return MOST_TRANSITIONS, limit
+    number = integer_from("capacity", capacity, 1)
+    if number > MOST_TRANSITIONS:
+        raise ValueError(f"capacity={capacity!r} is out of range; use at most {MOST_TRANSITIONS}")
+    return number, limit
+
+
+def _bytes_from(value: Any) -> int:
+    """Read a number of bytes, such as 1000000, "512MB" or "2GiB"."""
+    if isinstance(value, str):
+        parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", value)
+        unit = _UNITS.get(parts[2].lower()) if parts else None
+        if parts is None or unit is None:
+            raise ValueError(
+                f"capacity_bytes={value!r} is no size; write it as 512MB, 1.5GB, 2GiB or a number"
+            )
+        value = int(float(parts[1]) * unit)
+    return integer_from("capacity_bytes", value, 1)
+
+
+def _dtype_from(dtype: Any) -> str:
+    """Give the name of the type in which observations are stored."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
+    check_choice("dtype", name, ("float32", "float16"))
+    return str(name)
+
+
+def _slots_from(value: Any) -> NDArray[np.int64]:
+    """Give slots as a contiguous array; a single one as an array of one."""
+    slots = np.asarray(value)
+    # An empty list has no type of its own and counts as float.
+    if slots.size and slots.dtype.kind not in "iu":
+        raise TypeError(f"slots has dtype {slots.dtype}; expected integers")
+    return np.ascontiguousarray(slots, dtype=np.int64)
+
+
+def _generator_at(state: dict[str, Any]) -> np.random.Generator:
+    """Make the generator that was in this state."""
+    generator = np.random.Generator(np.random.PCG64(0))
+    generator.bit_generator.state = state
+    return generator
+
+
+def _filter_from(saved: dict[str, Any], made_by: Any) -> AdmissionFilter:
+    """Make a filter from its name and state.
+
+    Args:
+        saved: both.
+        made_by: the filter's class, or a function of its state; None for this library's filters.
+    """
+    name = saved["name"]
+    if made_by is None:
+        if name not in _FILTERS:
+            raise ValueError(
+                f"the filter {name!r} is not one of this library's; give its class as admission="
+            )
+        module, attribute = _FILTERS[name]
+        made_by = getattr(import_module(module), attribute)
+    known_as = getattr(made_by, "name", name)
+    if isinstance(known_as, str) and known_as != name:
+        raise ValueError(f"the filter was {name!r}, not {known_as!r}")
+    admission = getattr(made_by, "from_state_dict", made_by)(saved["state"])
+    if not isinstance(admission, AdmissionFilter):
+        raise TypeError(f"admission={made_by!r} made {admission!r}, which is no filter")
+    return admission
+
+
+def _sampler_from(saved: dict[str, Any], made_by: Any, storage: Storage) -> Sampler:
+    """Make a sampler from its name and state, for what is stored."""
+    name = saved["name"]
+    if made_by is None and name not in SAMPLERS:
+        raise ValueError(
+            f"the sampler {name!r} is not one of this library's; give its class as sampler="
+        )
+    sampler: Sampler = (made_by or SAMPLERS[name]).from_state_dict(saved["state"])
+    if not sampler.fits(storage.oldest_first(), storage.allocated_slots):
+        raise ValueError("the sampler's state does not fit what is stored")
+    return sampler
+
+
+def _check_space(name: str, wanted: Any, found: Any) -> None:
+    """Raise unless the space found in a file is the wanted one; None wants nothing."""
+    if wanted is None:
+        return
+    try:
+        same = same_space(wanted, found)
+    except TypeError:
+        same = False
+    if not same:
+        raise ValueError(f"it was saved with {name}={found!r}, which is not {wanted!r}")

@@ -30,6 +30,8 @@ class Batch(NamedTuple):
     """Where each transition is stored; given back to `ReplayBuffer.feedback`."""
     weights: NDArray[np.float32]
     """Importance weights; ones unless the sampler is prioritized."""
+    extra: dict[str, NDArray[Any]]
+    """The buffer's `extra_fields` by name; empty where there are none."""
 
 
 class Outcome(NamedTuple):

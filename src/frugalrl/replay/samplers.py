@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from, refuse_class
-from frugalrl.replay.reading import scale_to_slots
 from frugalrl.replay.sum_tree import SumTree
 
 _LEAST_PRIORITY, _MOST_PRIORITY = 1e-100, 1e100
@@ -38,7 +37,10 @@ class Sampler(Protocol):
 
     name: ClassVar[str]
     follows: ClassVar[bool]
-    """Whether the sampler wants to hear of stored, removed and renumbered slots."""
+    """Whether the sampler wants to hear of stored and removed slots."""
+
+    def begin(self) -> None:
+        """Serve a buffer; a ValueError where the sampler can serve only one and already does."""
 
     @property
     def multiple(self) -> int:
@@ -57,11 +59,8 @@ class Sampler(Protocol):
     def stored(self, slots: NDArray[np.int64]) -> None:
         """These slots hold new transitions."""
 
-    def removed(self, slot: int) -> None:
-        """This slot holds nothing any more."""
-
-    def keep_only(self, keep: NDArray[np.int64]) -> None:
-        """Only these slots are left, numbered anew in this order."""
+    def removed(self, slots: NDArray[np.int64]) -> None:
+        """These slots hold nothing any more."""
 
     def draw(
         self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
@@ -88,6 +87,9 @@ class Uniform:
     name: ClassVar[str] = "uniform"
     follows: ClassVar[bool] = False
 
+    def begin(self) -> None:
+        """Serve any number of buffers."""
+
     @property
     def multiple(self) -> int:
         """The batch size itself is drawn."""
@@ -108,10 +110,7 @@ class Uniform:
     def stored(self, slots: NDArray[np.int64]) -> None:
         """Need not know."""
 
-    def removed(self, slot: int) -> None:
-        """Need not know."""
-
-    def keep_only(self, keep: NDArray[np.int64]) -> None:
+    def removed(self, slots: NDArray[np.int64]) -> None:
         """Need not know."""
 
     def draw(
@@ -119,11 +118,11 @@ class Uniform:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
         """Draw slots; those that turn out to be free are drawn again."""
         # A double has 53 random bits, so the bias is below 1e-7 for any possible buffer.
-        drawn: NDArray[np.int64] = scale_to_slots(generator.random(batches * size), slots.limit)
+        drawn = _scaled(generator.random(batches * size), slots.limit)
         if not slots.dense:
             free = np.flatnonzero(~slots.occupied(drawn))
             while len(free):
-                drawn[free] = scale_to_slots(generator.random(len(free)), slots.limit)
+                drawn[free] = _scaled(generator.random(len(free)), slots.limit)
                 free = free[~slots.occupied(drawn[free])]
         return drawn, None
 
@@ -209,7 +208,7 @@ class Prioritized:
         self._greatest = 1.0
         self._has_owner = False
 
-    def belong(self) -> None:
+    def begin(self) -> None:
         """Serve one buffer only: two would mix up their slots.
 
         Raises:
@@ -242,15 +241,9 @@ class Prioritized:
         """Give new transitions the greatest priority."""
         self._tree.set(slots, np.full(len(slots), self._greatest))
 
-    def removed(self, slot: int) -> None:
-        """Make the slot impossible to draw."""
-        self._tree.set(np.array([slot]), np.zeros(1))
-
-    def keep_only(self, keep: NDArray[np.int64]) -> None:
-        """Keep these priorities, in this order."""
-        values = self._tree.get(keep)
-        self._tree.resize(len(keep))
-        self._tree.replace_all(values)
+    def removed(self, slots: NDArray[np.int64]) -> None:
+        """Make the slots impossible to draw."""
+        self._tree.set(slots, np.zeros(len(slots)))
 
     def priorities(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """Give the priorities of some slots, raised to alpha; 0 where nothing is stored."""
@@ -307,8 +300,7 @@ class Prioritized:
         made._greatest = number_from(
             "greatest", greatest, "a priority", lambda it: _LEAST_PRIORITY <= it <= _MOST_PRIORITY
         )
-        made._tree.resize(len(priorities))
-        made._tree.replace_all(priorities)
+        made._tree.replace_all(priorities, len(priorities))
         return made
 
     def __repr__(self) -> str:
@@ -316,6 +308,11 @@ class Prioritized:
             f"Prioritized(alpha={self.alpha}, beta={self.beta}, beta_final={self.beta_final}, "
             f"anneal_steps={self.anneal_steps}, epsilon={self.epsilon})"
         )
+
+
+def _scaled(uniform: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
+    """Turn numbers of [0, 1) into slots below the limit."""
+    return np.minimum((uniform * limit).astype(np.int64), limit - 1)
 
 
 def _is_not_negative(number: float) -> bool:

@@ -10,10 +10,30 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from frugalrl.checks import integer_from
+
 WORD = 4
 """Bytes of one word of a stored record."""
+ACTION = "action"
+"""Name of the action among the fields of a transition."""
 
 _INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64)
+
+_MOST_PAYLOAD = 2**24
+"""Bytes; a file may say anything of shapes of which it holds no array."""
+_FIELD_TYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+_USUAL_FIELDS = (
+    ACTION,
+    "self",
+    "observations",
+    "actions",
+    "rewards",
+    "next_observations",
+    "terminated",
+    "truncated",
+)
+
+Field = tuple[str, tuple[int, ...], np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -23,32 +43,55 @@ class Layout:
     observation_shape: tuple[int, ...]
     width: int
     """Numbers in an observation."""
-    half: bool
-    """Whether observations and float actions are kept as float16."""
+    float_dtype: np.dtype[Any]
+    """In which observations and float actions are kept: float32 or float16."""
+    payload: np.dtype[Any]
+    """The action and extra fields, filled up to whole words."""
     action_shape: tuple[int, ...]
     actions: int
     """Numbers in an action."""
-    action_dtype: np.dtype[Any]
-    """As stored."""
     action_out: np.dtype[Any]
     """As drawn."""
     action_low: NDArray[Any] | None
     """Least allowed values of integer actions; None for float actions."""
     action_high: NDArray[Any] | None
+    extra: tuple[Field, ...]
+    """Fields beside those that every transition has."""
 
     @property
-    def action_words(self) -> int:
-        """Words that an action takes."""
-        return -(-self.actions * self.action_dtype.itemsize // WORD)
+    def half(self) -> bool:
+        """Whether observations and float actions are kept as float16."""
+        return self.float_dtype == np.float16
+
+    @property
+    def state_words(self) -> int:
+        """Words that a state takes."""
+        return -(-self.width * self.float_dtype.itemsize // WORD)
+
+    @property
+    def payload_words(self) -> int:
+        """Words that the action and extra fields take."""
+        return self.payload.itemsize // WORD
 
     @property
     def float_actions(self) -> bool:
         """Whether actions are floats."""
         return self.action_low is None
 
+    def as_floats(self, words: NDArray[np.uint32]) -> NDArray[Any]:
+        """See (..., words) of states as (..., d) numbers."""
+        return words.view(self.float_dtype)[..., : self.width]
+
+    def as_fields(self, words: NDArray[np.uint32]) -> NDArray[Any]:
+        """See (n, words) of payloads as (n,) records."""
+        return words.view(self.payload)[:, 0]
+
 
 def make_layout(
-    observation_space: spaces.Space[Any], action_space: spaces.Space[Any], dtype: str
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    dtype: str,
+    extra: tuple[Field, ...],
 ) -> Layout:
     """Check the spaces and decide how their values are stored.
 
@@ -57,24 +100,68 @@ def make_layout(
         ValueError: a space is empty.
     """
     box = check_observation_space(observation_space)
-    half = dtype == "float16"
-    floats = np.dtype(np.float16 if half else np.float32)
+    floats = np.dtype(dtype)
     low, high = _action_range(action_space)
     shape = action_space.shape
     assert shape is not None
     if math.prod(shape) == 0:
         raise ValueError(f"action_space has shape {shape}, which holds no numbers")
+    stored = floats if low is None else _smallest_integer(low, high)
+    fields = np.dtype([(ACTION, stored, shape), *((n, kind, form) for n, form, kind in extra)])
+    names = fields.names or ()
+    if fields.itemsize > _MOST_PAYLOAD:
+        raise ValueError(
+            f"an action with its extra fields takes {fields.itemsize} bytes; the most is "
+            f"{_MOST_PAYLOAD}"
+        )
     return Layout(
         observation_shape=box.shape,
         width=math.prod(box.shape),
-        half=half,
+        float_dtype=floats,
+        payload=np.dtype(
+            {
+                "names": names,
+                "formats": [fields[name] for name in names],
+                "itemsize": -(-fields.itemsize // WORD) * WORD,
+            }
+        ),
         action_shape=shape,
         actions=math.prod(shape),
-        action_dtype=floats if low is None else _smallest_integer(low, high),
         action_out=np.dtype(np.float32) if low is None else np.dtype(action_space.dtype),
         action_low=low,
         action_high=high,
+        extra=extra,
     )
+
+
+def fields_from(extra_fields: Any) -> tuple[Field, ...]:
+    """Check the fields that a user wants beside the usual ones.
+
+    Raises:
+        TypeError: they are not (name, shape, dtype) each.
+        ValueError: a name, shape or type cannot be had.
+    """
+    fields: list[Field] = []
+    for given in extra_fields:
+        try:
+            name, shape, kind = given
+            size = tuple(integer_from("shape", n, 1) for n in shape)
+            dtype = np.dtype(kind).newbyteorder("=")
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"extra_fields: {given!r} is not (name, shape, dtype), such as "
+                f"('discount', (), 'float32') ({error})"
+            ) from None
+        if not isinstance(name, str) or not name.isidentifier() or name in _USUAL_FIELDS:
+            raise ValueError(f"extra_fields: {name!r} cannot be the name of an argument of add")
+        if name in [other for other, _, _ in fields]:
+            raise ValueError(f"extra_fields: {name!r} stands twice")
+        if f"{dtype.kind}{dtype.itemsize}" not in _FIELD_TYPES:
+            raise ValueError(
+                f"extra_fields: {name!r} has dtype {dtype}; use bool, an integer or a float type"
+            )
+        fields.append((name, size, dtype))
+    return tuple(fields)
 
 
 def check_observation_space(space: Any) -> spaces.Box:

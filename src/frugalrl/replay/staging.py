@@ -1,208 +1,157 @@
-"""The way in: rows are checked, cast to what is stored, and laid out for the kernels."""
+"""The rows of one `add`: checked, and cast to what is stored."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
-from frugalrl.replay.kernels import RECORD_ACTION, RECORD_REWARD, stage_rows
-from frugalrl.replay.spaces import Layout
+from frugalrl.admission.protocol import DROP
+from frugalrl.checks import nearest
+from frugalrl.replay.results import REFUSED, Outcome
+from frugalrl.replay.spaces import ACTION, Layout
+from frugalrl.replay.storage import Staged, stage_rows
 
-_F32 = np.dtype(np.float32)
-_F64 = np.dtype(np.float64)
-_BOOL = np.dtype(np.bool_)
-UNKNOWN_TYPES = (TypeError, ValueError, NumbaError)
-"""What Numba raises for arguments it was not taught, or cannot even name the type of."""
-_COMPILED = hasattr(stage_rows, "disable_compile")
+if TYPE_CHECKING:
+    from frugalrl.replay.storage import Storage
 
-
-class Rows(NamedTuple):
-    """Rows of one `add`, contiguous and of the types that the kernels are compiled for."""
-
-    observations: NDArray[np.floating[Any]]
-    actions: NDArray[Any]
-    rewards: NDArray[np.float64]
-    next_observations: NDArray[np.floating[Any]]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-
-
-def teach(compiled: Any, *arguments: Any) -> Any:
-    """Call a compiled function, compiling it for these types, and for no others afterwards.
-
-    A function so taught answers arguments of any other types with one of `UNKNOWN_TYPES`. That
-    makes its own look at the types, which it takes anyway, the only check that common calls need.
-    """
-    if not _COMPILED:
-        return compiled(*arguments)
-    compiled.disable_compile(False)
-    try:
-        return compiled(*arguments)
-    finally:
-        if compiled.signatures:
-            compiled.disable_compile()
+ROW = np.dtype(
+    [
+        # Row i of `add`: what became of it, where it went, and what else is to be written.
+        ("code", np.int8),
+        ("flags", np.int8),
+        ("slot", np.int64),
+        ("environment", np.int64),
+        # Of the rows that are not refused, number i is this row of `add`.
+        ("position", np.int64),
+    ]
+)
+_NO_SLOTS = np.empty(0, dtype=np.int64)
 
 
 class Stage:
-    """Rows of one `add`, one an environment, cast and ready to be offered and written.
+    """Rows on their way into a storage: checked, cast, and then decided about one by one.
+
+    What is given is copied at once, so nothing is shared with the caller's arrays.
 
     Args:
         layout: of a transition.
-        rows: how many environments are expected; any other number is taken as it comes.
+        rows: how many are taken at once; for another number another stage is made.
+        is_sequence: whether rows follow each other in one environment, or are of one each.
     """
 
-    def __init__(self, layout: Layout, rows: int) -> None:
-        self._layout = layout
-        # Whether rows can be cast by compiled code alone.
-        self.plain = layout.float_actions and not layout.half
-        # Whether rows came last in the very types that compiled code takes.
-        self.quick = False
-        self.resize(rows)
-
-    def resize(self, rows: int) -> None:
-        """Make the arrays fit a number of rows."""
-        layout = self._layout
+    def __init__(self, layout: Layout, rows: int, is_sequence: bool = False) -> None:
         self.rows = rows
-        self.states = np.empty((2, rows, layout.width), dtype=np.float32)
-        self._halves = np.empty((2, rows, layout.width if layout.half else 0), dtype=np.float16)
-        self.records = np.zeros((rows, RECORD_ACTION + layout.action_words), dtype=np.int32)
-        packed = self.records[:, RECORD_ACTION:].view(layout.action_dtype)
-        self._packed_actions = packed[:, : layout.actions]
-        self.observations = self.states[0]
-        self._rewards = self.records.view(np.float32)[:, RECORD_REWARD]
-        self.bits = self._halves.view(np.uint16) if layout.half else self.states.view(np.uint32)
+        self.is_sequence = is_sequence
+        self._layout = layout
+        self._is_half = layout.half
+        self._has_float_actions = layout.float_actions
+        # How many numbers of an action are stored as float32.
+        self._single_actions = layout.actions if layout.float_actions and not layout.half else 0
+        width, actions = layout.width, layout.actions if layout.float_actions else 0
+        given = np.zeros(rows * (2 * width + actions + 3), dtype=np.float64)
+        # One block of memory, so that compiled code unboxes one array of one type.
+        ends = np.cumsum([rows * width, rows * width, rows * actions, rows, rows])
+        blocks = np.split(given, ends)
+        shape, action_shape = layout.observation_shape, layout.action_shape
+        self._observations = blocks[0].reshape(rows, *shape)
+        self._next_observations = blocks[1].reshape(rows, *shape)
+        self._actions = blocks[2].reshape(rows, *action_shape if actions else (0,))
+        self._rewards, self._terminated, self._truncated = blocks[3:]
+        self._given = given
+        self.offered = np.empty((2, rows, width), dtype=np.float32)
+        if layout.half:
+            states = np.zeros((2, rows, layout.state_words), dtype=np.uint32)
+        else:
+            states = self.offered.view(np.uint32)
+        payload = np.zeros((rows, layout.payload_words), dtype=np.uint32)
+        self.rewards = np.empty(rows, dtype=np.float32)
+        self._records = np.zeros(rows, dtype=ROW)
+        self._records["environment"] = 0 if is_sequence else np.arange(rows)
+        self._codes, self._slots = self._records["code"], self._records["slot"]
+        self._floats = layout.as_floats(states).reshape(2, rows, *shape)
+        self._fields = layout.as_fields(payload)
+        self.parts = tuple(Staged(states, payload, self.rewards, self._records))
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.states.nbytes + self._halves.nbytes + self.records.nbytes
+        apart = self.offered.nbytes if self._layout.half else 0
+        return int(self._given.nbytes + apart + sum(part.nbytes for part in self.parts))
 
-    @property
-    def rewards(self) -> NDArray[np.float32]:
-        """(rows,) the rewards as they will be stored."""
-        return np.ascontiguousarray(self._rewards)
+    def take(self, given: tuple[Any, ...], extra: dict[str, Any]) -> None:
+        """Check rows and copy them.
 
-    def load(
-        self,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        next_observations: Any,
-        terminated: Any,
-        truncated: Any,
-    ) -> tuple[NDArray[np.int8], int]:
-        """Check and cast the rows of one `add`.
-
-        Returns:
-            (rows,) codes, `REFUSED` where a value is not finite, else `DROP`; and how many refused.
+        Args:
+            given: observations, actions, rewards, next observations, terminated and truncated, as
+                for `ReplayBuffer.add`.
+            extra: extra fields, by name.
 
         Raises:
             ValueError: a shape or a value is wrong.
             TypeError: a type is wrong.
         """
-        if self.quick:
-            codes = np.empty(self.rows, dtype=np.int8)
-            try:
-                refused: int = stage_rows(
-                    observations, actions, rewards, next_observations, terminated, truncated,
-                    self.states, self.records, True, codes,
-                )  # fmt: skip
-            except UNKNOWN_TYPES:
-                self.quick = False
-            else:
-                if refused >= 0:
-                    return codes, refused
-        rows = self.arrange(
-            observations, actions, rewards, next_observations, terminated, truncated
-        )
-        return self.cast(rows)
-
-    def arrange(
-        self,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        next_observations: Any,
-        terminated: Any,
-        truncated: Any,
-    ) -> Rows:
-        """Check rows of any kind and bring them to the types that the kernels are compiled for.
-
-        Raises:
-            ValueError: a shape or a value is wrong.
-            TypeError: a type is wrong.
-        """
-        given = (observations, actions, rewards, next_observations, terminated, truncated)
         layout = self._layout
+        observations, actions, rewards, next_observations, terminated, truncated = given
         observations = np.asarray(observations)
         if observations.shape == layout.observation_shape:
-            observations = observations[np.newaxis]
-            actions = np.asarray(actions)[np.newaxis]
-            rewards = np.asarray(rewards).reshape(-1)
-            next_observations = np.asarray(next_observations)[np.newaxis]
-            terminated = np.asarray(terminated).reshape(-1)
-            truncated = np.asarray(truncated).reshape(-1)
-        if observations.shape != (self.rows, *layout.observation_shape):
-            self._fit(observations.shape)
-        count = self.rows
-        batch, flat = (count, *layout.observation_shape), (count, layout.width)
-        states = _real("observations", observations, batch, flat)
-        next_states = _real("next_observations", next_observations, batch, flat)
-        if states.dtype != next_states.dtype:
-            states, next_states = states.astype(_F64), next_states.astype(_F64)
-        action_batch = (count, *layout.action_shape)
-        if layout.float_actions:
-            acts = _real("actions", actions, action_batch, (count, layout.actions))
+            observations, actions, next_observations = (
+                np.asarray(value)[np.newaxis]
+                for value in (observations, actions, next_observations)
+            )
+            rewards, terminated, truncated = (
+                np.asarray(value).reshape(-1) for value in (rewards, terminated, truncated)
+            )
+            extra = {name: np.asarray(value)[np.newaxis] for name, value in extra.items()}
+        count, shape = self._rewards.shape, self._observations.shape
+        self._observations[...] = _real("observations", observations, shape)
+        self._next_observations[...] = _real("next_observations", next_observations, shape)
+        self._rewards[...] = _real("rewards", rewards, count)
+        self._terminated[...] = _flags("terminated", terminated, count)
+        self._truncated[...] = _flags("truncated", truncated, count)
+        if self._has_float_actions:
+            self._actions[...] = _real("actions", actions, self._actions.shape)
         else:
-            acts = self._integers(actions, action_batch)
-        rows = Rows(
-            states,
-            acts,
-            _real("rewards", rewards, (count,), (count,)).astype(_F64, copy=False),
-            next_states,
-            _flags("terminated", terminated, (count,)),
-            _flags("truncated", truncated, (count,)),
-        )
-        # Whoever gives the right types once will most likely do so again.
-        same = all(one is other for one, other in zip(given, rows, strict=True))
-        self.quick = same and self.plain and _COMPILED
-        return rows
+            self._fields[ACTION] = self._integers(actions, count + layout.action_shape)
+        if self._is_half:
+            self._round_to_half()
+        self._codes.fill(DROP)
+        if extra or layout.extra:
+            self._take_extra(extra)
 
-    def cast(self, rows: Rows) -> tuple[NDArray[np.int8], int]:
-        """Cast arranged rows to what is stored; gives the same as `load`."""
-        layout = self._layout
-        if layout.half:
-            rows = rows._replace(
-                observations=_through_half(rows.observations),
-                next_observations=_through_half(rows.next_observations),
-            )
-        packed = rows.actions
-        if not layout.float_actions:
-            rows = rows._replace(actions=np.empty((self.rows, 0), dtype=np.float32))
-        elif layout.half:
-            packed = _through_half(packed)
-            rows = rows._replace(actions=packed)
-        codes = np.empty(self.rows, dtype=np.int8)
-        copied = layout.float_actions and not layout.half
-        refused: int = teach(stage_rows, *rows, self.states, self.records, copied, codes)
-        if not copied:
-            self._packed_actions[...] = packed
-        if layout.half:
-            self._halves[...] = self.states
-        return codes, refused
+    def commit(self, storage: Storage, free: NDArray[np.int64]) -> tuple[int, int]:
+        """Refuse the rows that are not finite and see the others as added from now on.
 
-    def _fit(self, shape: tuple[int, ...]) -> None:
-        """Take another number of environments, or refuse the shape."""
-        wanted = self._layout.observation_shape
-        if len(shape) != len(wanted) + 1 or shape[1:] != wanted:
-            raise ValueError(
-                f"observations has shape {shape}; expected (environments, *{wanted}), "
-                f"or {wanted} for one transition"
-            )
-        self.resize(shape[0])
+        Args:
+            storage: which remembers that these rows are to be dealt with.
+            free: (rows,) filled with the slots that they may take; (0,) to leave that open.
+
+        Returns:
+            How many rows are staged, and how many slots are in `free`.
+        """
+        while True:
+            staged, found = stage_rows(
+                self._given, self.offered, self.parts, storage.parts, free, storage.capacity,
+                self._single_actions,
+            )  # fmt: skip
+            if found >= 0:
+                return staged, found
+            storage.reserve(len(free))
+
+    def outcome(self) -> Outcome:
+        """What became of the rows."""
+        return Outcome(self._codes.copy(), self._slots.copy())
+
+    def _round_to_half(self) -> None:
+        """Round to float16; what is too large becomes infinite and is refused later."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            for number, values in enumerate((self._observations, self._next_observations)):
+                self._floats[number] = values
+                values[...] = self._floats[number]
+            if self._layout.float_actions:
+                self._fields[ACTION] = self._actions
+                self._actions[...] = self._fields[ACTION]
 
     def _integers(self, actions: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         """Check integer actions against their space."""
@@ -219,43 +168,80 @@ class Stage:
                 f"actions holds values from {array.min()} to {array.max()}, outside the action "
                 f"space ({layout.action_low.min()} to {layout.action_high.max()})"
             )
-        return array.reshape(self.rows, layout.actions)
+        return array
+
+    def _take_extra(self, extra: dict[str, Any]) -> None:
+        """Check and copy the extra fields; rows that are not finite there are refused."""
+        known = [name for name, _, _ in self._layout.extra]
+        for name in extra:
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"; did you mean {near!r}?" if near else ""
+                raise TypeError(f"{name}= is no field of this buffer{hint} (extra_fields: {known})")
+        for name, shape, dtype in self._layout.extra:
+            if name not in extra:
+                raise TypeError(f"{name}= is missing: this buffer was made with it in extra_fields")
+            array = _of_type(name, extra[name], (self.rows, *shape), dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._fields[name] = array
+            if dtype.kind == "f":
+                is_finite = np.isfinite(self._fields[name]).reshape(self.rows, -1).all(axis=1)
+                self._codes[~is_finite] = REFUSED
+
+
+def rows_in(layout: Layout, observations: Any) -> int:
+    """Give the number of rows that observations are of.
+
+    Raises:
+        ValueError: they have another shape.
+    """
+    shape, wanted = np.shape(observations), layout.observation_shape
+    if shape == wanted:
+        return 1
+    if len(shape) != len(wanted) + 1 or shape[1:] != wanted:
+        raise ValueError(
+            f"observations has shape {shape}; expected (environments, *{wanted}), "
+            f"or {wanted} for one transition"
+        )
+    return int(shape[0])
 
 
 def _wrong_shape(name: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> ValueError:
-    return ValueError(f"{name} has shape {got}; expected {wanted}, one row an environment")
+    return ValueError(f"{name} has shape {got}; expected {wanted}, one row per environment")
 
 
-def _real(
-    name: str, value: Any, shape: tuple[int, ...], flat: tuple[int, ...]
-) -> NDArray[np.floating[Any]]:
-    """Give real numbers as contiguous float32 or float64, the two types the kernel is made for."""
-    array: NDArray[Any] = value if type(value) is np.ndarray else np.asarray(value)
+def _real(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Give real numbers of this shape."""
+    array: NDArray[Any] = np.asarray(value)
     if array.shape != shape:
         raise _wrong_shape(name, array.shape, shape)
-    if not ((array.dtype is _F64 or array.dtype is _F32) and array.flags.carray):
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
-        kept = _F32 if array.dtype == _F32 else _F64
-        array = np.ascontiguousarray(array, dtype=kept).reshape(shape)
-    return array if shape == flat else array.reshape(flat)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
+    return array
 
 
-def _flags(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Give flags as contiguous booleans."""
-    array = value if type(value) is np.ndarray else np.asarray(value)
+def _flags(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Give flags of this shape."""
+    array: NDArray[Any] = np.asarray(value)
     if array.shape != shape:
         raise _wrong_shape(name, array.shape, shape)
-    if array.dtype is _BOOL and array.flags.carray:
-        return array
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"{name} has dtype {array.dtype}; expected booleans")
-    if array.dtype.kind != "b" and ((array != 0) & (array != 1)).any():
-        raise ValueError(f"{name} holds integers other than 0 and 1; expected booleans")
-    return np.ascontiguousarray(array, dtype=np.bool_).reshape(shape)
+    if array.dtype.kind != "b":
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"{name} has dtype {array.dtype}; expected booleans")
+        if ((array != 0) & (array != 1)).any():
+            raise ValueError(f"{name} holds integers other than 0 and 1; expected booleans")
+    return array
 
 
-def _through_half(array: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Round to float16 and back; what is too large becomes infinite and is refused later."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return array.astype(np.float16).astype(np.float32)
+def _of_type(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Give values of this shape that fit the type of a field."""
+    if dtype.kind == "b":
+        return _flags(name, value, shape)
+    array = _real(name, value, shape)
+    if dtype.kind in "iu":
+        if array.dtype.kind == "f":
+            raise TypeError(f"{name} has dtype {array.dtype}; the field is {dtype}")
+        limits = np.iinfo(dtype)
+        if array.size and not (limits.min <= array.min() and array.max() <= limits.max):
+            raise ValueError(f"{name} holds values that {dtype} cannot hold")
+    return array

@@ -14,7 +14,7 @@ FAN = 8
 
 
 class SumTree:
-    """Non-negative numbers, one a slot, with their sums (and least positive one) over eights.
+    """Non-negative numbers, one per slot, with their sums (and least positive one) over eights.
 
     A wide tree in place of the usual binary one: its inner nodes take a seventh of the leaves'
     bytes, and it grows by any number of leaves, not by doubling. A node is always computed anew
@@ -22,11 +22,12 @@ class SumTree:
     """
 
     def __init__(self) -> None:
-        self._leaves = 0
-        self._offsets = np.zeros(1, dtype=np.int64)
-        self._sums = np.zeros(FAN, dtype=np.float64)
-        self._least = np.full(1, np.inf)
-        self.resize(0)
+        # All in one, so that it changes as a whole whatever interrupts.
+        self._built = _build(np.empty(0), 0)
+
+    @property
+    def _parts(self) -> _Parts:
+        return self._built[0]
 
     @staticmethod
     def nbytes_for(leaves: int) -> int:
@@ -37,59 +38,53 @@ class SumTree:
     @property
     def nbytes(self) -> int:
         """Bytes allocated."""
-        return self._sums.nbytes + self._least.nbytes + self._offsets.nbytes
+        return sum(part.nbytes for part in self._parts)
 
     def __len__(self) -> int:
-        return self._leaves
+        return self._built[1]
 
     @property
     def total(self) -> float:
         """Sum of all numbers."""
-        return float(self._sums[-1])
+        return float(self._parts[0][-1])
 
     @property
     def least(self) -> float:
         """The least number above zero; infinite when there is none."""
-        return float(self._least[-1])
+        return float(self._parts[1][-1])
 
     @property
     def values(self) -> NDArray[np.float64]:
         """A copy of the numbers."""
-        return self._sums[: self._leaves].copy()
+        return self._parts[0][: len(self)].copy()
 
     def resize(self, leaves: int) -> None:
         """Change the number of leaves; new ones are zero."""
-        kept = self._sums[: min(leaves, self._leaves)].copy()
-        self._offsets, total = _levels(leaves)
-        self._leaves = leaves
-        self._sums = np.zeros(total, dtype=np.float64)
-        self._sums[: len(kept)] = kept
-        self._least = np.full(total - int(self._offsets[1]), np.inf)
-        _rebuild(self._sums, self._least, self._offsets)
+        self.replace_all(self.values[:leaves], leaves)
 
-    def replace_all(self, values: NDArray[np.float64]) -> None:
-        """Set every number; there must be as many as leaves."""
-        self._sums[: self._leaves] = values
-        _rebuild(self._sums, self._least, self._offsets)
+    def replace_all(self, values: NDArray[np.float64], leaves: int) -> None:
+        """Set the first numbers of so many leaves, the others to zero."""
+        self._built = _build(values, leaves)
 
     def get(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """Give the numbers of some slots."""
-        return self._sums[slots]
+        return self._parts[0][slots]
 
     def set(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the numbers of some slots, in order."""
-        _set(self._sums, self._least, self._offsets, slots, values, False)
+        _set(*self._parts, slots, values, False)
 
     def set_positive(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Set the numbers of those slots whose number is not zero."""
-        _set(self._sums, self._least, self._offsets, slots, values, True)
+        _set(*self._parts, slots, values, True)
 
     def find(self, marks: NDArray[np.float64]) -> NDArray[np.int64]:
         """Give for each mark in [0, total) the slot in whose share of the sum it falls.
 
         A slot whose number is zero is never found.
         """
-        found: NDArray[np.int64] = _find(self._sums, self._offsets, marks)
+        sums, _, offsets = self._parts
+        found: NDArray[np.int64] = _find(sums, offsets, marks)
         return found
 
     def draw_stratified(
@@ -104,10 +99,24 @@ class SumTree:
         Returns:
             The slots, and the number of each over the least one.
         """
+        sums, least, offsets = self._parts
         drawn: tuple[NDArray[np.int64], NDArray[np.float64]] = _draw_stratified(
-            self._sums, self._offsets, uniform, size, self._least[-1]
+            sums, offsets, uniform, size, least[-1]
         )
         return drawn
+
+
+_Parts = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
+
+
+def _build(values: NDArray[np.float64], leaves: int) -> tuple[_Parts, int]:
+    """Build a tree with these numbers first and zeros after them."""
+    offsets, total = _levels(leaves)
+    sums = np.zeros(total, dtype=np.float64)
+    sums[: len(values)] = values
+    least = np.full(total - int(offsets[1]), np.inf)
+    _rebuild(sums, least, offsets)
+    return (sums, least, offsets), leaves
 
 
 def _levels(leaves: int) -> tuple[NDArray[np.int64], int]:
