@@ -82,14 +82,14 @@ def test_several_environments(tiny, stop_and_go, assert_same_run, tmp_path):
 
 
 def test_crowded_cells_and_a_byte_limit(tiny, stop_and_go, assert_same_run, tmp_path):
-    # Few cells hold many rewards, in trees; evictions depend on every allocated byte.
+    # Few cells hold many rewards, in buckets; evictions depend on every allocated byte.
     config = tiny(
         env="Pendulum-v1",
         preset="none",
         admission="fac",
         fac_bins=2,
         fac_warmup_steps=700,
-        buffer_bytes="120kB",
+        buffer_bytes="80kB",
         steps=1500,
         learning_starts=1400,
         eval_every=0,

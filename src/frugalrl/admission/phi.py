@@ -690,7 +690,7 @@ class Phi:
         state = np.zeros(1, dtype=STATE)
         state["narrowest"] = math.ldexp(1.0, math.frexp(scale)[1] - 24)
         none = (np.zeros(length, dtype) for length, dtype in ((0, SLOT), (1, CELL), (FAN, BUCKET)))
-        self.arrays = Arrays(*none, state)
+        self.arrays = Arrays(*none, state)  # type: ignore[call-arg]
 
     @property
     def stored(self) -> int:
