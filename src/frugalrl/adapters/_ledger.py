@@ -83,8 +83,10 @@ class Ledger:
         if released:
             self._move_together(set(released), keep_only)
         written = offered[slots >= 0]
-        for number, slot in zip(written.tolist(), slots[slots >= 0].tolist(), strict=True):
-            rows[number] = self._row_of_slot.setdefault(slot, len(self._row_of_slot))
+        # In ascending order, so that a row has the number of its slot where none were given up.
+        for slot in np.sort(slots[slots >= 0]).tolist():
+            self._row_of_slot.setdefault(slot, len(self._row_of_slot))
+        rows[written] = [self._row_of_slot[slot] for slot in slots[slots >= 0].tolist()]
         if len(written):
             write(written, rows[written])
         return Outcome(codes, rows)
