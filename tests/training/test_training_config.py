@@ -11,6 +11,7 @@ import pytest
 import frugalrl
 from frugalrl.training import TrainConfig
 from frugalrl.training.admission import describe_admission, make_admission
+from frugalrl.training.errors import ConfigError
 from frugalrl.training.presets import defaults, find_preset
 from frugalrl.training.report import configuration_lines
 from frugalrl.training.resolve import WARMUP_STEPS, resolve
@@ -115,3 +116,10 @@ def test_the_configuration_is_shown_with_its_origins():
     assert "use_sde True" in lines[2]
     assert "policy_delay" not in text
     assert "net_arch 64x64" in text
+
+
+def test_returns_over_several_steps_do_not_mix_with_earlier_transitions(tmp_path):
+    with pytest.raises(ConfigError, match=r"n_step=3 .*init_buffer"):
+        resolve(TrainConfig("Pendulum-v1", n_step=3, init_buffer=tmp_path))
+    with pytest.raises(ConfigError, match="n_step=0"):
+        resolve(TrainConfig("Pendulum-v1", n_step=0))

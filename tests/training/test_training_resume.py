@@ -55,6 +55,15 @@ def test_rounds_of_episodes(tiny, stop_and_go, assert_same_run, tmp_path):
     assert whole.updates >= 150
 
 
+@pytest.mark.parametrize("envs", [1, 3])
+def test_returns_over_several_steps(envs, tiny, stop_and_go, assert_same_run, tmp_path):
+    config = tiny(n_step=3, envs=envs, admission="fac", sampler="prioritized")
+    whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
+    pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 33, 110, 190)
+    assert_same_run(whole, pieces)
+    assert whole.updates > 0
+
+
 def test_actor_and_critics_of_different_sizes(tiny, stop_and_go, assert_same_run, tmp_path):
     config = tiny(net_arch={"pi": [4], "qf": [12, 6]}, use_sde=True)
     whole = train(dataclasses.replace(config, out=tmp_path / "whole"))

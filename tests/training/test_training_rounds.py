@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import frugalrl
 from frugalrl.agents.agent import Agent
 from frugalrl.training import train
 from frugalrl.training.loop import TrainingLoop
+from reference.n_step import Step, n_step_transitions
 
 QUIET = {"eval_every": 0, "final_episodes": 0}
 
@@ -172,3 +175,25 @@ def test_prioritized_sampling_hears_of_errors(tiny, monkeypatch):
     assert all(np.all(np.asarray(errors) >= 0) for errors in heard)
     result = train(tiny(steps=65, sampler="prioritized", **QUIET))
     assert result.buffer.sampler.anneal_steps == 65
+
+
+def test_returns_over_several_steps_are_the_slow_twins(tiny):
+    config = tiny(gamma=0.9, steps=100, learning_starts=90, eval_every=0, final_episodes=0)
+    single, joined = (
+        train(dataclasses.replace(config, n_step=n)).buffer.transitions() for n in (1, 3)
+    )
+    columns = (
+        *(map(tuple, single.observations), single.actions[:, 0].tolist(), single.rewards.tolist()),
+        *(map(tuple, single.next_observations), single.terminated, single.truncated),
+    )
+    # Until learning starts both take the same random steps.
+    steps = [Step(*values) for values in zip(*columns, strict=True)][:90]
+    expected = n_step_transitions(steps, 3, 0.9)
+    assert len(expected) > 80
+    assert {round(values[-1], 3) for values in expected} == {0.729, 0.81, 0.9}
+    found = (
+        *(joined.observations, joined.actions[:, 0], joined.rewards),
+        *(joined.next_observations, joined.terminated, joined.truncated, joined.extra["discount"]),
+    )
+    for ours, theirs in zip(found, zip(*expected, strict=True), strict=True):
+        np.testing.assert_allclose(ours[: len(expected)], theirs, rtol=1e-5)

@@ -138,6 +138,11 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
             f"normalize={config.normalize!r} is not for actors: each would have statistics of its "
             "own; leave it"
         )
+    if config.n_step > 1:
+        raise ConfigError(
+            f"n_step={config.n_step} does not work with actors, whose fragments hold single steps; "
+            "leave it at 1"
+        )
 
 
 class ActorsPlace(runner.Place):

@@ -80,6 +80,8 @@ class TrainConfig:
     """Share of the new weights that enters the target networks at each update."""
     gamma: float | None = None
     """Discount."""
+    n_step: int = 1
+    """Steps of a transition: rewards of so many steps are summed, discounted, before admission."""
     train_freq: int | Literal["episode"] | None = None
     """Steps in each environment between two rounds of updates; episode: a round is one episode."""
     gradient_steps: int | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.agents.settings import LOSSES
+from frugalrl.replay.n_step import NStepReturns
 from frugalrl.replay.results import REFUSED
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import BrokenEnvironmentError
@@ -70,6 +71,10 @@ class TrainingLoop:
             assert config.gamma is not None
             shape = group.observation_space.shape
             self._normalizer = Normalizer(config.normalize, shape, count, config.gamma)
+        self._n_step: NStepReturns | None = None
+        if config.n_step > 1:
+            assert config.gamma is not None
+            self._n_step = NStepReturns(config.n_step, config.gamma, count)
         self.env_steps = 0
         self.updates = 0
         self.episodes = 0
@@ -144,7 +149,7 @@ class TrainingLoop:
 
     def _step(self) -> bool:
         """Take one step of every environment; says whether an episode ended."""
-        agent, buffer, count = self.agent, self.buffer, self.group.count
+        agent, count = self.agent, self.group.count
         if self.env_steps < self._learning_starts:
             actions = agent.act_random(count)
         else:
@@ -160,9 +165,9 @@ class TrainingLoop:
         )
         # The last step of several environments counts for only as many as there are steps left.
         rows = min(count, self._steps - self.env_steps)
-        if rows < count:
+        if rows < count and self._n_step is None:
             transitions = tuple(part[:rows] for part in transitions)  # type: ignore[assignment]
-        outcome = buffer.add(*transitions)
+        any_refused = self._offer(transitions)
         self.env_steps += rows
         self._observations = self._acting = step.observations
         self._returns += step.rewards
@@ -174,10 +179,20 @@ class TrainingLoop:
             ended = step.terminated | step.truncated
             self._normalizer.update(step.observations, step.rewards, ended)
             self._acting = self._to_act_on(step.observations)
-        if REFUSED in outcome.codes.tolist():
+        if any_refused:
             self._check_refused(actions.buffer)
+        if any_refused or self._n_step is not None:
             self._acting = self._to_act_on(_finite(self._observations))
         return step.any_ended
+
+    def _offer(self, transitions: tuple[NDArray[Any], ...]) -> bool:
+        """Offer one step of every environment to the buffer; says whether any was refused."""
+        if self._n_step is None:
+            return REFUSED in self.buffer.add(*transitions).codes.tolist()
+        *made, discounts = self._n_step.add(*transitions)
+        if not len(discounts):
+            return False
+        return REFUSED in self.buffer.add(*made, discount=discounts).codes.tolist()
 
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         self.agent.episode_ended(ended)
@@ -296,6 +311,7 @@ class TrainingLoop:
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
             **({} if self._normalizer is None else {"normalizer": self._normalizer.state_dict()}),
+            **({} if self._n_step is None else {"n_step": self._n_step.state_dict()}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
@@ -317,6 +333,8 @@ class TrainingLoop:
         self._observations = np.array(state["observations"], dtype=np.float32)
         self._returns = np.array(state["returns"])
         self._lengths = np.array(state["lengths"])
+        if self._n_step is not None:
+            self._n_step = NStepReturns.from_state_dict(state["n_step"])
         seeds = np.random.SeedSequence([self.config.seed, self.env_steps])
         words = seeds.generate_state(self.group.count).tolist()
         restored = self.group.restore(state["environments"], words)

@@ -23,6 +23,7 @@ _POSITIVE = (
     "envs",
     "eval_episodes",
     "log_every",
+    "n_step",
     "threads",
 )
 _NOT_NEGATIVE = (
@@ -180,6 +181,11 @@ def _check_relations(config: TrainConfig) -> None:
         raise ConfigError(
             f"learning_starts={config.learning_starts} leaves nothing to learn from: the run has "
             f"steps={config.steps}; lower learning_starts or raise steps"
+        )
+    if config.n_step > 1 and config.init_buffer is not None:
+        raise ConfigError(
+            f"n_step={config.n_step} joins the steps of the run's environments, and init_buffer "
+            "brings transitions as they are; use n_step=1 or no init_buffer"
         )
     room = config.steps if config.buffer_bytes else min(config.buffer_size, config.steps)
     if config.batch_size > room:

@@ -348,6 +348,7 @@ def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds)
             dtype=config.buffer_dtype,
             environments=config.envs,
             eviction=config.eviction,
+            extra_fields=[("discount", (), np.float32)] if config.n_step > 1 else [],
         )
     except ConfigError:
         raise
