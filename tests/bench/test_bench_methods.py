@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from frugalrl.bench import methods
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.runs import expand
+from frugalrl.bench.runs import command, expand
 from frugalrl.bench.suites import parse_suite
+from frugalrl.bench.worker import important_dimensions_of, train_config
 
 
 def test_the_methods_of_the_paper_and_the_controls() -> None:
-    expected = {"baseline", "fac", "fac-paper", "laber", "per", "fac+laber", "fac+per"}
+    expected = {
+        "baseline",
+        "fac",
+        "fac-paper",
+        "fac-released",
+        "laber",
+        "per",
+        "fac+laber",
+        "fac+per",
+    }
     controls = {"small", "random-slot", "random-drop"}
     assert set(methods.METHODS) == expected | controls
     taken = {name: (method.needs, method.source) for name, method in methods.METHODS.items()}
@@ -105,3 +117,18 @@ seeds = 1
 env = "Pendulum-v1"
 steps = 3000
 """
+
+
+def test_the_released_code_is_a_method_of_its_own() -> None:
+    from frugalrl.admission.released import ReleasedFilter
+
+    text = SHARED.replace('"small@share=0.05"', '"fac-released", "small@of=fac-released"')
+    runs = {run.method: run for run in expand(parse_suite(text, "released.toml"))}
+    assert runs["small@of=fac-released"].source == "fac-released"
+    run = runs["fac-released"]
+    dimensions = important_dimensions_of(replace(run, warmup_steps=500))
+    assert dimensions == [2]  # Pendulum's angular velocity, as in the paper one dimension
+    made = train_config(run, {"dimensions": dimensions}, None).admission
+    assert isinstance(made, ReleasedFilter)
+    assert list(made.important_dimensions) == [2]
+    assert "only the grid's own command makes" in command(run, {}, "x")

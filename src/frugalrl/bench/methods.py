@@ -17,7 +17,9 @@ Needs = Literal["size", "sizes"]
 
 MATCHED_DROP = "matched-drop"
 MATCHED_REPLACE = "matched-replace"
-"""Admissions that only a grid can make: see `frugalrl.bench.matched`."""
+RELEASED = "released"
+GRID_ONLY = (MATCHED_DROP, MATCHED_REPLACE, RELEASED)
+"""Admissions that only a grid can make: see `frugalrl.bench.worker.grid_admission`."""
 
 PLAIN_COLOR = "#6b7280"
 
@@ -40,8 +42,8 @@ class Method:
 
     @property
     def frugal(self) -> bool:
-        """Whether this method filters what enters the buffer with FAC."""
-        return self.settings.get("admission") == "fac"
+        """Whether this method filters what enters the buffer with FAC, in whichever version."""
+        return self.settings.get("admission") in ("fac", RELEASED)
 
 
 _FAC = {"admission": "fac"}
@@ -64,6 +66,14 @@ METHODS: dict[str, Method] = {
             {**_FAC, "fac_paper": True},
             "#5aa5f0",
             "dash",
+        ),
+        Method(
+            "fac-released",
+            "FAC (released code)",
+            "what the authors' code does: an equivalent transition overwrites one slot per cell",
+            {"admission": RELEASED},
+            "#123a7a",
+            "dot",
         ),
         Method(
             "laber",
@@ -219,7 +229,7 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
         if not text:
             raise BenchError(f"{key!r} is no parameter=value, in method {name}")
         if key in PARAMETERS:
-            if not method.frugal:
+            if method.settings.get("admission") != "fac":
                 raise BenchError(f"method {name!r}: {method.name} has no filter to change {key} of")
             setting = {PARAMETERS[key].setting: _parse(key, text)}
             made = replace(made, settings={**made.settings, **setting}, color=PLAIN_COLOR)

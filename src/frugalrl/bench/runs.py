@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.methods import MATCHED_DROP, MATCHED_REPLACE, METHODS
+from frugalrl.bench.methods import GRID_ONLY, METHODS
 from frugalrl.bench.suites import Suite, Task
 
 RUN_FILE = "cell.json"
@@ -160,10 +160,8 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
 
 def command(run: Run, derived: Mapping[str, Any], out: str) -> str:
     """Write the shell command that makes the same run, or say that only a grid can make it."""
-    if run.settings.get("admission") in (MATCHED_DROP, MATCHED_REPLACE):
-        return (
-            f"# {run.name} follows the sizes of {run.source}: only the grid's own command makes it"
-        )
+    if run.settings.get("admission") in GRID_ONLY:
+        return f"# {run.name}: a control that only the grid's own command makes"
     words = ["frugalrl", "train", run.env, "--algo", run.algo, "--steps", str(run.steps)]
     words += ["--seed", str(run.seed)]
     for name, value in {**run.settings, **derived}.items():

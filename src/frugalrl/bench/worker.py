@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frugalrl.bench.matched import MatchedRandom
-from frugalrl.bench.methods import MATCHED_DROP, MATCHED_REPLACE
+from frugalrl.bench.methods import GRID_ONLY, MATCHED_REPLACE, RELEASED
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
 from frugalrl.files import DirectoryLock, read_json, write_json
 
@@ -56,12 +56,15 @@ def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
     if stored is None:
         raise FileNotFoundError(f"{directory} has no readable {RUN_FILE}")
     run = Run.from_json(stored)
-    config = train_config(run, stored.get("derived", {}), directory / RUN_DIRECTORY)
+    derived = dict(stored.get("derived", {}))
+    if run.settings.get("admission") == RELEASED:
+        derived["dimensions"] = important_dimensions_of(run)
+    config = train_config(run, derived, directory / RUN_DIRECTORY)
     buffer, agent = _train(config)
     final = read_json(directory / RUN_DIRECTORY / "final.json")
     assert final is not None
     done = summarize_run(run, config, final, buffer, agent)
-    done |= {"derived": stored.get("derived", {}), "fingerprint": run.fingerprint}
+    done |= {"derived": derived, "fingerprint": run.fingerprint}
     write_json(directory / DONE_FILE, done)
     if not keep_buffer:
         (directory / RUN_DIRECTORY / "buffer.safetensors").unlink(missing_ok=True)
@@ -75,14 +78,8 @@ def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> Trai
     settings = {"tensorboard": False, "quiet": True, **run.settings, **derived}
     if settings.get("net_arch") is not None:
         settings["net_arch"] = net_arch_from(settings["net_arch"])
-    sizes = settings.pop("sizes", [[run.steps, run.steps]])
-    if settings.get("admission") in (MATCHED_DROP, MATCHED_REPLACE):
-        settings["admission"] = MatchedRandom(
-            [step for step, _ in sizes],
-            [size for _, size in sizes],
-            replace=settings["admission"] == MATCHED_REPLACE,
-            seed=run.seed,
-        )
+    if settings.get("admission") in GRID_ONLY:
+        settings = grid_admission(run, settings)
     return TrainConfig(
         env=run.env,
         algo=run.algo,  # type: ignore[arg-type]
@@ -91,6 +88,36 @@ def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> Trai
         out=out,
         **{**settings, "save_buffer": True},
     )
+
+
+def grid_admission(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
+    """Make the filter of a control that follows another run, or of the authors' released code."""
+    plain = {k: v for k, v in settings.items() if not k.startswith("fac_")}
+    sizes = plain.pop("sizes", [[run.steps, run.steps]])
+    dimensions = plain.pop("dimensions", [0])
+    if plain["admission"] == RELEASED:
+        from frugalrl.admission.released import ReleasedFilter
+
+        filter_settings = {k[4:]: v for k, v in settings.items() if k.startswith("fac_")}
+        return {**plain, "admission": ReleasedFilter(dimensions, **filter_settings)}
+    matched = MatchedRandom(
+        [step for step, _ in sizes],
+        [size for _, size in sizes],
+        replace=plain["admission"] == MATCHED_REPLACE,
+        seed=run.seed,
+    )
+    return {**plain, "admission": matched}
+
+
+def important_dimensions_of(run: Run) -> list[int]:
+    """Find the dimensions that the authors typed in: as the paper says, from random steps.
+
+    Their numbers are the paper's on all nine benchmarks; which ones they are it does not say.
+    """
+    from frugalrl.admission.dimensions import important_dimensions
+
+    observations, _ = random_steps(train_config(run, {}, None), run.warmup_steps)
+    return [int(dimension) for dimension in important_dimensions(observations, 0.5, 0.04)]
 
 
 def summarize_run(
