@@ -689,8 +689,9 @@ class Phi:
     def __init__(self, scale: float) -> None:
         state = np.zeros(1, dtype=STATE)
         state["narrowest"] = math.ldexp(1.0, math.frexp(scale)[1] - 24)
-        none = (np.zeros(length, dtype) for length, dtype in ((0, SLOT), (1, CELL), (FAN, BUCKET)))
-        self.arrays = Arrays(*none, state)  # type: ignore[call-arg]
+        self.arrays = Arrays(
+            np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
+        )
 
     @property
     def stored(self) -> int:

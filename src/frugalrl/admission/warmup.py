@@ -41,7 +41,7 @@ class WarmUp:
     @staticmethod
     def nbytes(steps: int, dimensions: int) -> int:
         """Bytes that a warm-up takes: an observation, a reward and a slot per step."""
-        return 8 * steps * (dimensions + 2)
+        return 8 * steps * (dimensions + 2) if dimensions else 0
 
     @property
     def rows(self) -> int:
