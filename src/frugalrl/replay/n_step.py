@@ -115,7 +115,8 @@ class NStepReturns:
         self._held = np.where(ended, 0, np.minimum(self._held, self.n - 1))
         if cut is None:
             return made
-        return NStepTransitions(*(np.concatenate(pair) for pair in zip(cut, made, strict=True)))
+        pairs: Any = zip(cut, made, strict=True)
+        return NStepTransitions(*(np.concatenate(pair) for pair in pairs))
 
     def flush(self) -> NStepTransitions | None:
         """Give what is held back as transitions over fewer steps, None if nothing is."""
