@@ -136,7 +136,7 @@ def test_an_evaluation_cut_short_is_made_up_for(
     whole = train(tiny(out=tmp_path / "whole"))
     from frugalrl.training import session
 
-    def cut_short(policy, environment, seeds, stop):
+    def cut_short(policy, environment, seeds, stop, longest):
         monkeypatch.undo()
         cut_short.session._guard.signum = 2
 

@@ -98,7 +98,7 @@ def test_updates_follow_episodes_as_in_stable_baselines(tiny, monkeypatch):
     settings = {"learning_starts": 60, "gradient_steps": -1, "batch_size": 16}
     theirs, ours = [], []
     model = stable_baselines3.TD3(
-        *("MlpPolicy", gymnasium.make("FrugalPoint-v0", push=0.01)),
+        *("MlpPolicy", gymnasium.make("Pendulum-v1", max_episode_steps=25)),
         **settings,
         train_freq=(1, "episode"),
         policy_kwargs={"net_arch": [8, 8]},
@@ -114,8 +114,8 @@ def test_updates_follow_episodes_as_in_stable_baselines(tiny, monkeypatch):
         "_learn",
         lambda self, taken: ours.append((self.env_steps, taken)) or updates(self, taken),
     )
-    kwargs = {"env_kwargs": {"push": 0.01}, "train_freq": "episode"}
-    train(tiny(algo="td3", steps=100, **settings, **kwargs, **QUIET))
+    where = {"env": "Pendulum-v1", "preset": "none", "max_episode_steps": 25}
+    train(tiny(algo="td3", steps=100, train_freq="episode", **where, **settings, **QUIET))
     assert ours == theirs == [(75, 25), (100, 25)]
 
 
