@@ -6,40 +6,10 @@ import numpy as np
 import pytest
 from inline_ray import InlineRay
 
-from frugalrl.agents import make_agent
 from frugalrl.distributed import fleet as fleets
-from frugalrl.distributed.fleet import ActorSettings, Fleet
+from frugalrl.distributed.fleet import Fleet
 from frugalrl.distributed.learner import LearnerLoop
-from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
-from frugalrl.training.resolve import agent_settings, resolve
-from frugalrl.training.runner import Seeds, _make_buffer, make_factory
-
-
-@pytest.fixture
-def make_loop(tiny, monkeypatch):
-    """Give a function that makes a learner and its actors, here."""
-    monkeypatch.setattr(fleets, "_PAUSE", 0.001)
-
-    def make(ray=None, state=None, **changes):
-        names = ActorSettings.__dataclass_fields__
-        own = {name: changes.pop(name) for name in list(changes) if name in names}
-        settings = ActorSettings(**{"actors": 2, "fragment_steps": 20, **own})
-        config = resolve(tiny(**changes)).config
-        factory = make_factory(config)
-        fleet = Fleet(ray or InlineRay(), config, factory, settings.actors)
-        spaces = fleet.observation_space, fleet.action_space
-        agent = make_agent(agent_settings(config), *spaces, 0, config.envs)
-        if state is None:
-            buffer = _make_buffer(config, factory, Seeds.draw(config.seed, config.envs))
-        else:
-            buffer = ReplayBuffer.from_state_dict(state["buffer"])
-        loop = LearnerLoop(config, settings, fleet, agent, buffer)
-        if state is not None:
-            loop.load_state_dict(state)
-        return loop
-
-    return make
 
 
 def finish(loop, target=None) -> None:

@@ -19,7 +19,7 @@ DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
   frugalrl train Hopper-v5 --algo sac --admission fac --steps 300000 --seed 0 --out runs/hopper
   frugalrl train --resume runs/hopper                go on with an interrupted run, to the same bits
   frugalrl train --resume runs/hopper --steps 1e6    prolong it
-  frugalrl train Humanoid-v5 --admission fac --actors 8
+  frugalrl train Humanoid-v5 --admission fac --actors 8 --edge-filter
 
 Ctrl-C saves the run and stops. A setting that shows None comes from the preset of the
 environment (frugalrl presets), else from Stable-Baselines3's defaults."""
@@ -36,6 +36,8 @@ class Arguments(TrainConfig):
     """Ray processes that step environments (--envs each) for one learner; 0: no Ray."""
     address: str | None = None
     """With --actors: the cluster's head, host:port or auto; None: a Ray on this machine."""
+    edge_filter: bool = False
+    """With --actors: they keep back what the learner's filter would likely not keep."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def main(arguments: list[str]) -> int:
         from frugalrl.distributed.fleet import ActorSettings
         from frugalrl.distributed.training import train as train_with_actors
 
-        settings = ActorSettings(parsed.actors)
+        settings = ActorSettings(parsed.actors, edge_filter=parsed.edge_filter)
         train_with_actors(config, settings, address=parsed.address, say=print)
     else:
         train(config, say=print)
@@ -99,10 +101,9 @@ def _wants_actors(parsed: Arguments) -> bool:
     """Tell whether actors were asked for; refuse what only they have without them."""
     if parsed.actors < 0:
         raise ConfigError(f"--actors {parsed.actors} must be at least 1, or 0 for a run without")
-    if not parsed.actors and parsed.address is not None:
-        raise ConfigError(
-            f"--address {parsed.address} has no effect without actors; add --actors N"
-        )
+    if not parsed.actors and (parsed.address is not None or parsed.edge_filter):
+        given = "--edge-filter" if parsed.edge_filter else f"--address {parsed.address}"
+        raise ConfigError(f"{given} has no effect without actors; add --actors N")
     return parsed.actors > 0
 
 

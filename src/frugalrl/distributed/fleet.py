@@ -29,6 +29,10 @@ class ActorSettings:
 
     actors: int
     """Processes that step environments, on one processor each."""
+    edge_filter: bool = False
+    """Let actors keep back what the learner's filter would likely not keep."""
+    edge_refresh: float = 0.25
+    """With it, share that is sent of the transitions that would replace an equivalent one."""
     fragment_steps: int = 64
     """Environment steps of a fragment, all environments of the actor together."""
     in_flight: int = 2
@@ -52,9 +56,13 @@ class Measures:
     bytes_received: int = 0
     """Arrays of the fragments."""
     bytes_published: int = 0
-    """Weights, once for each host with actors."""
+    """Weights and filters, once for each host with actors."""
     publications: int = 0
     """How often weights were published."""
+    snapshots: int = 0
+    """How often the filter was published."""
+    withheld: int = 0
+    """Transitions that actors kept back."""
     updates_behind: int = 0
     """Updates between the weights that acted and the learner's, summed over fragments."""
     actor_seconds: float = 0.0
@@ -143,12 +151,14 @@ class Fleet:
         standing = self._actors[actor]
         standing.lost = sorted([*standing.lost, *sequences])
 
-    def ask(self, ask: Ask, version: int, weights: Any, **how: Any) -> None:
+    def ask(self, ask: Ask, version: int, weights: Any, snapshot: Any, **how: Any) -> None:
         """Ask an actor for a fragment; see `Rollout.collect`."""
         standing = self._actors[ask.actor]
         if not standing.waiting:
             standing.heard = time.monotonic()
-        reference = standing.handle.collect.remote(ask.sequence, ask.steps, version, weights, **how)
+        reference = standing.handle.collect.remote(
+            ask.sequence, ask.steps, version, weights, snapshot, **how
+        )
         self._asked[reference] = ask
         standing.waiting += 1
         self.waiting_steps += ask.steps

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from frugalrl.distributed.edge import take_snapshot
 from frugalrl.distributed.fleet import ActorSettings, Ask, Fleet
 from frugalrl.distributed.fragments import Fragment, Ledger
 from frugalrl.training.config import TrainConfig
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from frugalrl.agents.agent import Agent
     from frugalrl.replay.buffer import ReplayBuffer
 
+_SNAPSHOT_SHARE = 4  # a snapshot is renewed when steps of so many times its weight were taken
 _LOOK_UP = 0.2  # seconds between two looks at actors that have not answered
 
 
@@ -54,6 +56,9 @@ class LearnerLoop(TrainingLoop):
         self._weights: Any = None
         self._version = -1
         self._looked_up = 0.0
+        self._snapshot: Any = None
+        self._snapshot_step = self._snapshot_bytes = 0
+        self._row_bytes = 0.0
 
     def begin(self, seeds: list[int]) -> None:
         """Do nothing: actors begin by themselves when they are asked."""
@@ -126,13 +131,38 @@ class LearnerLoop(TrainingLoop):
                 ):
                     self._publish()
                 random = before < self._learning_starts
-                fleet.ask(Ask(actor, sequence, steps), self._version, self._weights, random=random)
+                fleet.ask(
+                    Ask(actor, sequence, steps),
+                    self._version,
+                    self._weights,
+                    self._snapshot,
+                    random=random,
+                )
 
     def _publish(self) -> None:
         weights = self.agent.actor_parameters()
         self._weights, self._version = self._fleet.put(weights), self.updates
         self.measures.publications += 1
         self.measures.bytes_published += weights.nbytes * self._fleet.hosts
+        if self._settings.edge_filter:
+            self._publish_filter()
+
+    def _publish_filter(self) -> None:
+        """Publish the filter with the weights, if it is fitted and the last is old enough.
+
+        So rarely that it is a small part of what the steps since would have weighed.
+        """
+        learned = self.buffer.admission
+        if not learned.is_fitted:  # type: ignore[attr-defined]
+            return
+        gone_by = (self.env_steps - self._snapshot_step) * self._row_bytes
+        if self._snapshot is not None and gone_by < _SNAPSHOT_SHARE * self._snapshot_bytes:
+            return
+        taken = take_snapshot(cast("Any", learned), self.updates, self._settings.edge_refresh)
+        self._snapshot, self._snapshot_step = self._fleet.put(taken), self.env_steps
+        self._snapshot_bytes = taken.nbytes * self._fleet.hosts
+        self.measures.snapshots += 1
+        self.measures.bytes_published += self._snapshot_bytes
 
     def _admit(self, fragment: Fragment) -> None:
         """Offer a fragment's transitions to the buffer, once, and do the updates due for them."""
@@ -144,13 +174,13 @@ class LearnerLoop(TrainingLoop):
         measures.bytes_received += fragment.nbytes
         measures.updates_behind += self.updates - fragment.version
         measures.actor_seconds += fragment.seconds
-        before = self.buffer.stats.rejected_nonfinite
-        for row in zip(*fragment.transitions(), strict=True):
-            self.buffer.add(*row)
+        measures.withheld += fragment.steps - len(fragment.rewards)
+        self._row_bytes = max(self._row_bytes, fragment.nbytes / fragment.steps)
+        outcome = self.buffer.extend(*fragment.transitions())
         self.env_steps += fragment.steps
         self._count_episodes(fragment.episodes)
         self._successes += fragment.successes.tolist()
-        if self.buffer.stats.rejected_nonfinite > before:
+        if outcome.refused:
             self._check_refused(fragment.actions)
         self._update(pieces(self._updates_due(fragment)))
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from frugalrl.distributed.fragments import Floats, Fragment, Steps, pack
+from frugalrl.distributed.edge import EdgeFilter, Snapshot
+from frugalrl.distributed.fragments import Flags, Floats, Fragment, Steps, pack
 from frugalrl.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Rollout:
         self._group: SyncGroup | None = None
         self._agent: Agent
         self._version = -1
+        self._edge: EdgeFilter | None = None
         self._observations: Floats
         self._returns = np.zeros(config.envs)
         self._lengths = np.zeros(config.envs)
@@ -52,6 +54,7 @@ class Rollout:
         steps: int,
         version: int,
         weights: Floats,
+        snapshot: Snapshot | None = None,
         *,
         random: bool = False,
         seconds: float = 1.0,
@@ -63,6 +66,7 @@ class Rollout:
             steps: how many, all environments together.
             version: updates behind the weights.
             weights: the actor network's flat vector.
+            snapshot: of the learner's filter: send only what it would likely keep.
             random: act at random instead.
             seconds: time after which fewer steps will do.
         """
@@ -102,8 +106,11 @@ class Rollout:
         self._observations = observations
         made = min(steps, len(taken) * group.count)
         wanted = np.arange(len(taken) * group.count).reshape(-1, group.count) < made
+        steps_taken = Steps(*(np.stack(part) for part in zip(*taken, strict=True)))
+        if snapshot is not None:
+            wanted = self._keep_back(snapshot, steps_taken, wanted)
         return pack(
-            Steps(*(np.stack(part) for part in zip(*taken, strict=True))),
+            steps_taken,
             wanted,
             actor=self.actor,
             sequence=sequence,
@@ -113,6 +120,15 @@ class Rollout:
             episodes=np.concatenate([np.empty((0, 2)), *episodes]),
             successes=np.array(successes, dtype=np.float64),
         )
+
+    def _keep_back(self, snapshot: Snapshot, taken: Steps, wanted: Flags) -> Flags:
+        """Leave out what the learner would not keep, in the order in which it will see it."""
+        if self._edge is None or self._edge.version != snapshot.version:
+            self._edge = EdgeFilter(snapshot, seed=self.actor + snapshot.version)
+        chosen = wanted.T.copy()
+        observations = taken.observations.swapaxes(0, 1)[chosen]
+        chosen[chosen] = self._edge.wants(observations, taken.rewards.T[chosen])
+        return chosen.T
 
     def _begin(self, sequence: int) -> SyncGroup:
         from threadpoolctl import threadpool_limits

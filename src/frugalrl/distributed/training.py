@@ -143,6 +143,16 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
             f"n_step={config.n_step} does not work with actors, whose fragments hold single steps; "
             "leave it at 1"
         )
+    if not 0.0 <= settings.edge_refresh <= 1.0:
+        raise ConfigError(f"edge_refresh={settings.edge_refresh} must be a share from 0 to 1")
+    if settings.edge_filter and config.admission != "fac":
+        from frugalrl.admission.frugal import FrugalFilter
+
+        if not isinstance(config.admission, FrugalFilter):
+            raise ConfigError(
+                f"edge_filter needs the frugal filter, got admission={config.admission!r}; use "
+                "--admission fac"
+            )
 
 
 class ActorsPlace(runner.Place):
@@ -205,7 +215,7 @@ def measure_lines(measures: Mapping[str, Any]) -> list[str]:
     """Say how actors and learner got on."""
     configured = measures["update_ratio_configured"]
     wanted = "" if configured is None else f" (configured: {configured:g})"
-    return [
+    lines = [
         f"{measures['actors']} actors: {measures['fragments']:,} fragments, "
         f"{measures['bytes_per_step']:.0f} bytes a step, {measures['lost']} lost, "
         f"{measures['duplicates']} refused as duplicates, {measures['restarts']} restarts",
@@ -213,3 +223,10 @@ def measure_lines(measures: Mapping[str, Any]) -> list[str]:
         f"{100 * measures['learner_idle_share']:.0f} % of its time; weights that acted were "
         f"{measures['updates_behind_mean']:.0f} updates old",
     ]
+    if measures["snapshots"]:
+        share = measures["withheld"] / max(1, measures["env_steps"])
+        lines.append(
+            f"edge filter: {100 * share:.0f} % of the transitions were not sent; it was published "
+            f"{measures['snapshots']} times"
+        )
+    return lines
