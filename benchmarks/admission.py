@@ -1,9 +1,11 @@
 """What a decision costs as one cell fills up: ours, and scikit-learn's density refitted each time.
 
-One cell holds 1,000, 30,000 and 1,000,000 rewards. Two kinds of decision are measured: `new`, where
-the transition is stored, and `equivalent`, where it replaces the oldest equivalent one; each
-through single-row calls and in batches of 256. The paper's way refits scikit-learn's KernelDensity
-on all rewards of the cell and sums the density at five points, for every transition.
+One cell holds 1,000, 30,000, 100,000 and 1,000,000 rewards. Three kinds of decision are measured:
+`new`, where the transition is stored; `equivalent`, where it replaces the oldest equivalent one; and
+`at the limit`, where the threshold is the typical density, which is where the rule drives a cell.
+Each is measured through single-row calls and in batches of 256. The paper's way refits
+scikit-learn's KernelDensity on all rewards of the cell and sums the density at five points, for
+every transition.
 
     python benchmarks/admission.py
 """
@@ -22,14 +24,15 @@ import numpy as np
 from _measure import conditions, interleaved, print_table, spread, write_json
 from frugalrl import FrugalFilter
 
-SIZES = (1_000, 30_000, 1_000_000)
+SIZES = (1_000, 30_000, 100_000, 1_000_000)
+KINDS = ("new", "equivalent", "at the limit")
 BATCH = 256
 DECISIONS = 16 * BATCH
 _FIRST_DECISIONS = 9
 STATE = np.full((BATCH, 1), 0.5)
 
 
-def crowded(rewards: int, is_new: bool, spread_over: float, seed: int) -> FrugalFilter:
+def crowded(rewards: int, kind: str, spread_over: float, seed: int) -> FrugalFilter:
     """A filter whose one cell holds so many rewards, and whose next decisions are of one kind."""
     generator = np.random.Generator(np.random.PCG64(seed))
     # Everything is new while the cell fills; the threshold of the measured decisions comes after.
@@ -38,9 +41,11 @@ def crowded(rewards: int, is_new: bool, spread_over: float, seed: int) -> Frugal
     )
     values = generator.uniform(-spread_over, spread_over, size=rewards)
     f.admit(np.full((rewards, 1), 0.5), values)
-    if not is_new:
+    if kind != "new":
+        # Rewards are spread evenly: the density is the share of the range within half a width.
+        limit = 0.2 / spread_over if kind == "at the limit" else 0.0
         state = f.state_dict()
-        state["settings"]["density_threshold"] = 0.0
+        state["settings"]["density_threshold"] = limit
         f = FrugalFilter.from_state_dict(state)
     return f
 
@@ -99,9 +104,9 @@ def measure(spread_over: float, rounds: int) -> dict[str, dict[str, dict[str, fl
     """Measure every contender at every size, all interleaved; by contender, then size."""
     contenders: dict[str, Callable[[], int]] = {}
     for size in SIZES:
-        for kind in ("new", "equivalent"):
+        for kind in KINDS:
             for batch in (1, BATCH):
-                f = crowded(size, kind == "new", spread_over, seed=0)
+                f = crowded(size, kind, spread_over, seed=0)
                 contenders[f"{kind}, batches of {batch}|{size}"] = ours(f, batch, spread_over)
         contenders[f"scikit-learn, refitted|{size}"] = scikit_learn(size, spread_over)
     table: dict[str, dict[str, dict[str, float]]] = {}
