@@ -1,7 +1,7 @@
 """What a decision costs as one cell fills up: ours, and scikit-learn's density refitted each time.
 
 One cell holds 1,000, 30,000, 100,000 and 1,000,000 rewards. Three kinds of decision are measured:
-`new`, where the transition is stored; `equivalent`, where it replaces the oldest equivalent one; and
+`new`, where the transition is stored; `equivalent`, where it replaces the oldest equivalent; and
 `at the limit`, where the threshold is the typical density, which is where the rule drives a cell.
 Each is measured through single-row calls and in batches of 256. The paper's way refits
 scikit-learn's KernelDensity on all rewards of the cell and sums the density at five points, for
