@@ -37,7 +37,7 @@ from frugalrl.replay.spaces import (
     restore_space,
     same_space,
 )
-from frugalrl.replay.staging import Stage, rows_in
+from frugalrl.replay.staging import Stage, in_rows
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.state_io import StateFileError, load_state, save_state
 
@@ -274,8 +274,7 @@ class ReplayBuffer:
         """
         given = (observations, actions, rewards, next_observations, terminated, truncated)
         with self._turn:
-            self._stage_for(rows_in(self._storage.layout, observations)).take(given, extra)
-            return self._add_staged()
+            return self._add_rows(given, extra)
 
     def extend(
         self,
@@ -289,23 +288,9 @@ class ReplayBuffer:
     ) -> Outcome:
         """Offer many transitions of one environment, in order, of one or more episodes.
 
-        Decisions, and states that neighbours share, are those of adding them one by one.
-
-        Args:
-            observations: (n, *shape).
-            actions: (n, *action shape).
-            rewards: (n,).
-            next_observations: (n, *shape), the true ones: never a reset's.
-            terminated: (n,) whether the episode ended by itself.
-            truncated: (n,) whether the episode was cut off.
-            **extra: (n, *field shape), the buffer's `extra_fields`.
-
-        Returns:
-            As for `add`.
-
-        Raises:
-            ValueError: a shape or a value is wrong; the blocks of 1,024 rows before it are stored.
-            TypeError: a type is wrong; likewise.
+        Everything is as for `add`, with n rows that follow each other in time. Decisions, and
+        states that neighbours share, are those of adding them one by one. Rows are taken in blocks
+        of 1,024: where one is wrong, or an interrupt comes, those before it are stored.
         """
         given = (observations, actions, rewards, next_observations, terminated, truncated)
         columns = [np.asarray(values) for values in given]
@@ -321,25 +306,23 @@ class ReplayBuffer:
             outcomes = [Outcome(np.empty(0, dtype=np.int8), _NOWHERE)]
             for first in range(0, len(columns[0]), at_once):
                 rows = slice(first, first + at_once)
-                now = tuple(values[rows] for values in columns)
-                stage = self._stage_for(rows_in(self._storage.layout, now[0]), is_sequence=True)
-                stage.take(now, {name: values[rows] for name, values in fields.items()})
-                outcomes.append(self._add_staged())
-            self._stage_for(usual)
+                now = {name: values[rows] for name, values in fields.items()}
+                outcomes.append(self._add_rows(tuple(c[rows] for c in columns), now, True))
+            self._stage = Stage(self._storage.layout, usual)
         codes, slots = zip(*outcomes, strict=True)
         return Outcome(np.concatenate(codes), np.concatenate(slots))
 
-    def _stage_for(self, rows: int, is_sequence: bool = False) -> Stage:
-        """Give the stage for so many rows, made anew where the last ones were others."""
-        stage = self._stage
-        if stage.rows != rows or stage.is_sequence is not is_sequence:
-            stage = self._stage = Stage(self._storage.layout, rows, is_sequence)
-        return stage
-
-    def _add_staged(self) -> Outcome:
-        """Deal with the rows that the stage has taken."""
+    def _add_rows(
+        self, given: tuple[Any, ...], extra: dict[str, Any], is_sequence: bool = False
+    ) -> Outcome:
+        """Stage rows and deal with them."""
         storage, stage = self._storage, self._stage
-        storage.expect_environments(stage.rows)
+        if getattr(given[0], "shape", None) != stage.shape or stage.is_sequence is not is_sequence:
+            rows, given, extra = in_rows(storage.layout, given, extra)
+            if rows != stage.rows or stage.is_sequence is not is_sequence:
+                stage = self._stage = Stage(storage.layout, rows, is_sequence)
+        stage.take(given, extra)
+        storage.expect_environments(1 if is_sequence else stage.rows)
         # Under a byte limit one row at a time is looked at, and what there is for it.
         free = np.empty(stage.rows if self._budget is None else 0, dtype=np.int64)
         staged, found = stage.commit(storage, free)

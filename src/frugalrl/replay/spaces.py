@@ -107,12 +107,11 @@ def make_layout(
     if math.prod(shape) == 0:
         raise ValueError(f"action_space has shape {shape}, which holds no numbers")
     stored = floats if low is None else _smallest_integer(low, high)
-    fields = np.dtype([(ACTION, stored, shape), *((n, kind, form) for n, form, kind in extra)])
-    names = fields.names or ()
-    if fields.itemsize > _MOST_PAYLOAD:
+    parts = [(ACTION, shape, stored), *extra]
+    size = sum(math.prod(form) * kind.itemsize for _, form, kind in parts)
+    if size > _MOST_PAYLOAD:
         raise ValueError(
-            f"an action with its extra fields takes {fields.itemsize} bytes; the most is "
-            f"{_MOST_PAYLOAD}"
+            f"an action with its extra fields takes {size} bytes; the most is {_MOST_PAYLOAD}"
         )
     return Layout(
         observation_shape=box.shape,
@@ -120,9 +119,9 @@ def make_layout(
         float_dtype=floats,
         payload=np.dtype(
             {
-                "names": names,
-                "formats": [fields[name] for name in names],
-                "itemsize": -(-fields.itemsize // WORD) * WORD,
+                "names": [name for name, _, _ in parts],
+                "formats": [(kind, form) for _, form, kind in parts],
+                "itemsize": -(-size // WORD) * WORD,
             }
         ),
         action_shape=shape,

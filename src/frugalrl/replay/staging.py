@@ -43,6 +43,7 @@ class Stage:
 
     def __init__(self, layout: Layout, rows: int, is_sequence: bool = False) -> None:
         self.rows = rows
+        self.shape = (rows, *layout.observation_shape)
         self.is_sequence = is_sequence
         self._layout = layout
         self._is_half = layout.half
@@ -94,17 +95,7 @@ class Stage:
         """
         layout = self._layout
         observations, actions, rewards, next_observations, terminated, truncated = given
-        observations = np.asarray(observations)
-        if observations.shape == layout.observation_shape:
-            observations, actions, next_observations = (
-                np.asarray(value)[np.newaxis]
-                for value in (observations, actions, next_observations)
-            )
-            rewards, terminated, truncated = (
-                np.asarray(value).reshape(-1) for value in (rewards, terminated, truncated)
-            )
-            extra = {name: np.asarray(value)[np.newaxis] for name, value in extra.items()}
-        count, shape = self._rewards.shape, self._observations.shape
+        count, shape = self._rewards.shape, self.shape
         self._observations[...] = _real("observations", observations, shape)
         self._next_observations[...] = _real("next_observations", next_observations, shape)
         self._rewards[...] = _real("rewards", rewards, count)
@@ -189,21 +180,26 @@ class Stage:
                 self._codes[~is_finite] = REFUSED
 
 
-def rows_in(layout: Layout, observations: Any) -> int:
-    """Give the number of rows that observations are of.
+def in_rows(
+    layout: Layout, given: tuple[Any, ...], extra: dict[str, Any]
+) -> tuple[int, tuple[Any, ...], dict[str, Any]]:
+    """Give the number of rows, and the rows with a leading axis also where there is only one.
 
     Raises:
-        ValueError: they have another shape.
+        ValueError: observations have a shape that is none of rows.
     """
-    shape, wanted = np.shape(observations), layout.observation_shape
+    shape, wanted = np.shape(given[0]), layout.observation_shape
     if shape == wanted:
-        return 1
+        one = [np.asarray(value)[np.newaxis] for value in given]
+        for i in (2, 4, 5):  # rewards and flags of a single transition may be scalars or not
+            one[i] = one[i].reshape(-1)
+        return 1, tuple(one), {name: np.asarray(value)[np.newaxis] for name, value in extra.items()}
     if len(shape) != len(wanted) + 1 or shape[1:] != wanted:
         raise ValueError(
             f"observations has shape {shape}; expected (environments, *{wanted}), "
             f"or {wanted} for one transition"
         )
-    return int(shape[0])
+    return int(shape[0]), given, extra
 
 
 def _wrong_shape(name: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> ValueError:
