@@ -1,18 +1,20 @@
-"""What the adapter costs inside Stable-Baselines3 and SBX: time a step, and memory of the buffer.
+"""What the adapters cost inside other people's trainers: CPU time of a step, memory of the buffer.
 
     python benchmarks/adapters.py            # all of it, about twelve minutes on a quiet machine
     python benchmarks/adapters.py --short    # a minute, to see that it works
 
 SAC on Hopper-v5 with the libraries' default settings (256x256, batch 256, one update a step). The
 filter's warm-up is over before the clock starts, so that every measured step is decided. Contenders
-take turns. Memory: the transitions of one SAC run, which learns every fourth step to take less
-time, go to every buffer at once.
+take turns, and CPU time of the process is counted, with one thread. For Tianshou and skrl a call of
+`add` is measured alone, for skrl with thousands of environments at once. Memory: the transitions of
+one SAC run, which learns every fourth step to take less time, go to every buffer at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ def measure_steps(library: str, warmup: int, chunk: int, rounds: int) -> dict[st
             return chunk
 
         contenders[name] = steps
-    times: dict[str, Any] = interleaved(contenders, rounds)
+    times: dict[str, Any] = interleaved(contenders, rounds, time.process_time)
     for name, model in models.items():
         times[name]["of_its_own"] = times[name]["median"] / times["its own"]["median"]
         if name != "its own":
@@ -100,9 +102,97 @@ def measure_calls(warmup: int, chunk: int, rounds: int) -> dict[str, Any]:
             return chunk
 
         adding[name], sampling[name] = add, sample
-    results["add"] = interleaved(adding, rounds)
-    results["sample"] = interleaved(sampling, rounds)
+    results["add"] = interleaved(adding, rounds, time.process_time)
+    results["sample"] = interleaved(sampling, rounds, time.process_time)
     return results
+
+
+def measure_tianshou(warmup: int, chunk: int, rounds: int) -> dict[str, Any]:
+    """Time `add` of one environment's step in Tianshou's buffer and in ours."""
+    from tianshou.data import Batch
+    from tianshou.data import ReplayBuffer as Plain
+
+    from frugalrl.adapters.tianshou import FrugalReplayBuffer as Frugal
+
+    steps = []
+    for observation, following, action, reward, done, infos in random_steps(
+        warmup + chunk * (rounds + 1)
+    ):
+        truncated = np.array([infos[0]["TimeLimit.truncated"]])
+        steps.append(
+            Batch(
+                obs=observation,
+                obs_next=following,
+                act=action,
+                rew=reward.astype(np.float64),
+                terminated=done & ~truncated,
+                truncated=truncated & done,
+                info=Batch(),
+            )
+        )
+    adding = {}
+    for name, buffer in {
+        "its own": Plain(1_000_000),
+        "adapter, AdmitAll": Frugal(1_000_000, admission=frugalrl.AdmitAll()),
+        "adapter, FAC": Frugal(1_000_000, warmup_steps=warmup),
+        "adapter, FAC, 3 steps": Frugal(1_000_000, warmup_steps=warmup, n_step=3),
+    }.items():
+        for step in steps[:warmup]:
+            buffer.add(step, [0])
+        ahead = iter(steps[warmup:])
+
+        def add(buffer: Any = buffer, ahead: Any = ahead) -> int:
+            for _ in range(chunk):
+                buffer.add(next(ahead), [0])
+            return chunk
+
+        adding[name] = add
+    return interleaved(adding, rounds, time.process_time)
+
+
+def measure_skrl(environments: int, rounds: int) -> dict[str, Any]:
+    """Time `add_samples` of one step of many environments, in skrl's memory and in ours."""
+    from skrl.memories.torch import RandomMemory
+
+    from frugalrl.adapters.skrl import FrugalMemory
+
+    generator = torch.Generator().manual_seed(0)
+    # Walks that turn back, so that states come again: 11 dimensions, as Hopper has.
+    state, steps = torch.zeros(environments, 11), []
+    for _ in range(2 * rounds + 10):
+        following = 0.95 * state + 0.3 * torch.randn(environments, 11, generator=generator)
+        steps.append(
+            {
+                "observations": state,
+                "actions": torch.rand(environments, 3, generator=generator),
+                "rewards": following[:, :1].clamp(-1, 1),
+                "next_observations": following,
+            }
+        )
+        state = following
+    warmup = 5 * environments
+    adding = {}
+    for name, memory in {
+        "its own": RandomMemory(memory_size=64, num_envs=environments, device="cpu"),
+        "adapter, AdmitAll": FrugalMemory(
+            memory_size=64, num_envs=environments, device="cpu", admission=frugalrl.AdmitAll()
+        ),
+        "adapter, FAC": FrugalMemory(
+            memory_size=64, num_envs=environments, device="cpu", warmup_steps=warmup
+        ),
+    }.items():
+        for key, values in steps[0].items():
+            memory.create_tensor(key, size=values.shape[1])
+        for step in steps[:8]:
+            memory.add_samples(**step)
+        ahead = iter(steps[8:])
+
+        def add(memory: Any = memory, ahead: Any = ahead) -> int:
+            memory.add_samples(**next(ahead))
+            return 1
+
+        adding[name] = add
+    return {"environments": environments, **interleaved(adding, rounds, time.process_time)}
 
 
 def random_steps(steps: int) -> Any:
@@ -182,19 +272,33 @@ def measure_memory(steps: int, warmup: int) -> dict[str, Any]:
 
 
 def report(content: dict[str, Any]) -> None:
+    if "step" in content:
+        report_stable_baselines(content)
+    for library in ("tianshou", "skrl"):
+        timing = content.get(library)
+        if timing:
+            many = timing.get("environments", 1)
+            print_table(
+                f"microseconds of CPU time for a step of {many:,} environment(s), {library}",
+                ["buffer", "add"],
+                [[name, spread(row)] for name, row in timing.items() if isinstance(row, dict)],
+            )
+
+
+def report_stable_baselines(content: dict[str, Any]) -> None:
     rows = []
     for library, title in (("sb3", "Stable-Baselines3"), ("sbx", "SBX")):
         for name, timing in content["step"].get(library, {}).items():
             share = f"{100 * (timing['of_its_own'] - 1):+.1f} %"
             rows.append([f"{title}, {name}", spread(timing), share])
     print_table(
-        "microseconds a training step, SAC on Hopper-v5: median (quartiles)",
-        ["buffer", "a step", "against its own"],
+        "microseconds of CPU time per training step, SAC on Hopper-v5: median (quartiles)",
+        ["buffer", "per step", "against its own"],
         rows,
     )
     calls = content["calls"]
     print_table(
-        "microseconds a call",
+        "microseconds of CPU time per call",
         ["buffer", "add", "sample(256)"],
         [[name, spread(calls["add"][name]), spread(calls["sample"][name])] for name in BUFFERS],
     )
@@ -218,7 +322,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--short", action="store_true", help="few steps, numbers mean nothing")
-    parser.add_argument("--library", nargs="+", choices=("sb3", "sbx"), default=["sb3", "sbx"])
+    libraries = ["sb3", "sbx", "tianshou", "skrl"]
+    parser.add_argument("--library", nargs="+", choices=libraries, default=libraries)
+    parser.add_argument("--environments", type=int, default=4096, help="at once, for skrl")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch and JAX")
     parser.add_argument("--out", default=str(ROOT / "results" / "adapters" / "cost.json"))
     options = parser.parse_args()
@@ -236,13 +342,20 @@ def main() -> None:
             "rounds": rounds,
             "threads": options.threads,
         },
-        "step": {
-            library: measure_steps(library, warmup, chunk, rounds) for library in options.library
-        },
-        "calls": measure_calls(warmup, chunk, rounds),
-        "memory_steps": memory_steps,
-        "memory": measure_memory(memory_steps, warmup),
     }
+    if {"sb3", "sbx"} & set(options.library):
+        content["step"] = {
+            library: measure_steps(library, warmup, chunk, rounds)
+            for library in ("sb3", "sbx")
+            if library in options.library
+        }
+        content["calls"] = measure_calls(warmup, chunk, rounds)
+        content["memory_steps"] = memory_steps
+        content["memory"] = measure_memory(memory_steps, warmup)
+    if "tianshou" in options.library:
+        content["tianshou"] = measure_tianshou(warmup, chunk, rounds)
+    if "skrl" in options.library:
+        content["skrl"] = measure_skrl(options.environments, rounds)
     report(content)
     write_json(options.out, content)
 

@@ -1,9 +1,9 @@
-"""SAC in one file, in the manner of CleanRL, on frugalrl.ReplayBuffer.
+"""SAC in one file, in the manner of CleanRL, with a frugal buffer in place of CleanRL's.
 
     python examples/cleanrl_sac.py --env-id InvertedPendulum-v5 --total-timesteps 2500
 
 Everything that matters is here, in reading order: networks, one loop, three losses. Needs PyTorch
-and Gymnasium; the buffer itself needs neither Torch nor JAX.
+and Gymnasium (0.29 as CleanRL pins it, or 1.1 and newer). The one changed line is the import.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn, optim
 
 import frugalrl
+from frugalrl.adapters.torch import ReplayBuffer  # was: from cleanrl_utils.buffers import ...
 
 
 @dataclass
@@ -120,19 +121,21 @@ class Actor(nn.Module):
         return y_t * self.action_scale + self.action_bias, log_prob.sum(1, keepdim=True)
 
 
-def main(args: Args) -> frugalrl.ReplayBuffer:
+def main(args: Args) -> ReplayBuffer:
     """Train and return the buffer."""
     random.seed(args.seed)
+    np.random.seed(args.seed)  # noqa: NPY002 - the buffer draws from it, as CleanRL's does
     torch.manual_seed(args.seed)
     torch.set_num_threads(1)
 
-    # With same-step autoreset the true last observation comes in `infos`, never the reset's.
-    envs = gym.make_vec(
-        args.env_id,
-        args.num_envs,
-        vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP},
+    # With same-step autoreset, the only one of Gymnasium 0.29, the true last observation comes in
+    # `infos`; `next_obs` holds the reset's.
+    modes = getattr(gym.vector, "AutoresetMode", None)
+    envs = gym.vector.SyncVectorEnv(
+        [lambda: gym.make(args.env_id)] * args.num_envs,
+        **({} if modes is None else {"autoreset_mode": modes.SAME_STEP}),
     )
+    final = "final_observation" if modes is None else "final_obs"
     envs.action_space.seed(args.seed)
     actor = Actor(envs, args.hidden)
     qf1, qf2, qf1_target, qf2_target = (SoftQNetwork(envs, args.hidden) for _ in range(4))
@@ -144,13 +147,15 @@ def main(args: Args) -> frugalrl.ReplayBuffer:
     log_alpha = torch.zeros(1, requires_grad=True)
     a_optimizer = optim.Adam([log_alpha], lr=args.q_lr)
 
-    buffer = frugalrl.ReplayBuffer(
+    rb = ReplayBuffer(
         args.buffer_size,
-        observation_space=envs.single_observation_space,
-        action_space=envs.single_action_space,
+        envs.single_observation_space,
+        envs.single_action_space,
+        "cpu",
+        n_envs=args.num_envs,
+        handle_timeout_termination=False,
         admission=make_admission(args),
-        seed=args.seed,
-        environments=args.num_envs,
+        dtype="float32",
     )
     start_time = time.time()
     obs, _ = envs.reset(seed=args.seed)
@@ -167,28 +172,26 @@ def main(args: Args) -> frugalrl.ReplayBuffer:
         episodic_return += rewards
         real_next_obs = next_obs.copy()
         for i in np.flatnonzero(terminations | truncations):
-            real_next_obs[i] = infos["final_obs"][i]
+            real_next_obs[i] = infos[final][i]
             finished.append(episodic_return[i])
             episodic_return[i] = 0.0
 
         # STORE what the filter admits.
-        buffer.add(obs, actions, rewards, real_next_obs, terminations, truncations)
+        rb.add(obs, real_next_obs, actions, rewards, terminations, infos)
         obs = next_obs
 
         # LEARN.
         if global_step < args.learning_starts:
             continue
-        batch = buffer.sample(args.batch_size)
-        x, a, x_next = map(
-            torch.from_numpy, (batch.observations, batch.actions, batch.next_observations)
-        )
-        not_over = torch.from_numpy(~batch.terminated).float()  # truncated episodes bootstrap
+        data = rb.sample(args.batch_size)
+        x, a, x_next = data.observations, data.actions, data.next_observations
+        not_over = 1 - data.dones.flatten()  # truncated episodes bootstrap
         alpha = log_alpha.exp().item()
         with torch.no_grad():
             next_actions, next_log_pi = actor.get_action(x_next)
             next_q = torch.min(qf1_target(x_next, next_actions), qf2_target(x_next, next_actions))
             soft_value = (next_q - alpha * next_log_pi).view(-1)
-            target = torch.from_numpy(batch.rewards) + not_over * args.gamma * soft_value
+            target = data.rewards.flatten() + not_over * args.gamma * soft_value
         q_loss = F.mse_loss(qf1(x, a).view(-1), target) + F.mse_loss(qf2(x, a).view(-1), target)
         q_optimizer.zero_grad()
         q_loss.backward()
@@ -216,10 +219,10 @@ def main(args: Args) -> frugalrl.ReplayBuffer:
             sps = int(global_step / (time.time() - start_time))
             print(
                 f"step {global_step}: return {np.mean(finished[-10:]):.1f}, {sps} steps/s, "
-                f"{len(buffer)} of {buffer.stats.offered} held, {buffer.nbytes / 1e3:.0f} kB"
+                f"{len(rb)} of {rb.stats.offered} held, {rb.nbytes / 1e3:.0f} kB"
             )
     envs.close()
-    return buffer
+    return rb
 
 
 if __name__ == "__main__":

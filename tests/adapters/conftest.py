@@ -33,6 +33,23 @@ class DictPendulum(gymnasium.ObservationWrapper):
         }
 
 
+class CameraPendulum(gymnasium.ObservationWrapper):
+    """Pendulum with its state beside an image of one shade, which is the cosine of its angle."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.observation_space = spaces.Dict(
+            {
+                "camera": spaces.Box(0, 255, (3, 36, 36), np.uint8),
+                "state": env.observation_space,
+            }
+        )
+
+    def observation(self, observation):
+        shade = np.uint8(127 * (1 + observation[0]))
+        return {"camera": np.full((3, 36, 36), shade), "state": observation}
+
+
 def make_pendulum(steps=15):
     """Pendulum with episodes so short that time limits are met."""
     return gymnasium.make("Pendulum-v1", max_episode_steps=steps)
@@ -40,6 +57,15 @@ def make_pendulum(steps=15):
 
 def make_dict_pendulum():
     return DictPendulum(make_pendulum())
+
+
+def make_camera_pendulum():
+    return CameraPendulum(make_pendulum())
+
+
+@pytest.fixture
+def camera_pendulum():
+    return make_camera_pendulum
 
 
 @pytest.fixture

@@ -23,6 +23,16 @@ def test_stable_baselines(name, capsys):
     assert "120 transitions offered" in capsys.readouterr().out
 
 
+def test_offline_dataset(capsys):
+    thinned = load("offline_dataset")["main"](steps=3_000)
+    said = capsys.readouterr().out
+    assert "of 3,000 transitions kept" in said
+    kept = len(thinned["rewards"])
+    assert 10 < kept < 1_500
+    assert all(len(values) == kept for values in thinned.values())
+    assert thinned["next_observations"].shape == (kept, 2)
+
+
 @pytest.mark.parametrize("name", ["torchrl_buffer", "tianshou_sac"])
 def test_other_trainers(name, capsys):
     buffer = load(name)["main"](steps=200, warmup_steps=100)

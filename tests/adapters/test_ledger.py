@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frugalrl import AdmitAll, FrugalFilter, RandomAdmit, reward_density
-from frugalrl.adapters._ledger import Ledger
+from frugalrl.adapters import AdmissionLedger
 from frugalrl.replay.results import REFUSED
 
 FILTERS = {
@@ -24,7 +24,7 @@ class Shelf:
     """A storage that knows nothing but slots."""
 
     def __init__(self, capacity, admission):
-        self.ledger = Ledger(capacity, admission)
+        self.ledger = AdmissionLedger(capacity, admission)
         self.rows = [None] * capacity
 
     def offer(self, observations, rewards):
@@ -33,11 +33,14 @@ class Shelf:
             for row, slot in zip(rows, slots, strict=True):
                 self.rows[slot] = (*observations[row], rewards[row])
 
-        return self.ledger.offer(observations, rewards, write, self.keep_only)
+        return self.ledger.offer(observations, rewards, write, self.move)
 
-    def keep_only(self, keep):
-        kept = [self.rows[slot] for slot in keep]
-        self.rows = kept + [None] * (len(self.rows) - len(kept))
+    def move(self, sources, targets):
+        assert not set(sources.tolist()) & set(targets.tolist())
+        for source, target in zip(sources, targets, strict=True):
+            self.rows[target] = self.rows[source]
+        in_use = len(self.ledger)
+        self.rows[in_use:] = [None] * (len(self.rows) - in_use)
 
     def contents(self):
         return [self.rows[slot] for slot in self.ledger.oldest_first()]
@@ -120,9 +123,35 @@ def test_goes_on_identically_from_a_state(name):
     assert one.ledger.stats == other.ledger.stats
 
 
+def test_slots_given_up_leave_no_gaps_and_are_used_again():
+    filtered = FrugalFilter(warmup_steps=20, bins=2, warmup="filter", on_equivalent="discard")
+    shelf = Shelf(60, filtered)
+    observations, rewards = stream(400, 3)
+    for row in range(400):
+        shelf.offer(observations[row : row + 1], rewards[row : row + 1])
+        if row == 19:
+            assert 0 < len(shelf.ledger) < 20
+        assert None not in shelf.contents()
+        assert shelf.rows[len(shelf.ledger) :] == [None] * (60 - len(shelf.ledger))
+    assert shelf.ledger.stats.stored == len(shelf.ledger)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("slots", [0, 0]), ("slots", [0, 9]), ("positions", [0, 2])],
+)
+def test_refuses_a_damaged_state(name, value):
+    shelf = Shelf(5, AdmitAll())
+    shelf.offer(*stream(2, 0))
+    state = {**shelf.ledger.state_dict(), name: np.array(value)}
+    with pytest.raises(ValueError, match="do not belong together"):
+        shelf.ledger.load_state_dict(state)
+    assert len(shelf.ledger) == 2
+
+
 def test_refuses_another_filters_state():
-    state = Ledger(5, AdmitAll()).state_dict()
+    state = AdmissionLedger(5, AdmitAll()).state_dict()
     with pytest.raises(ValueError, match="'all' with capacity 5"):
-        Ledger(5, RandomAdmit(0.5)).load_state_dict(state)
+        AdmissionLedger(5, RandomAdmit(0.5)).load_state_dict(state)
     with pytest.raises(ValueError, match="capacity 5"):
-        Ledger(6, AdmitAll()).load_state_dict(state)
+        AdmissionLedger(6, AdmitAll()).load_state_dict(state)

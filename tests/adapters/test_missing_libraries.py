@@ -8,11 +8,15 @@ import sys
 
 import pytest
 
+import frugalrl
+
 
 @pytest.mark.parametrize(
     ("adapter", "library", "extra"),
     [
         ("sb3", "stable_baselines3", "sb3"),
+        ("skrl", "skrl", "skrl"),
+        ("torch", "torch", "torch"),
         ("torchrl", "tensordict", "torchrl"),
         ("tianshou", "tianshou", "tianshou"),
     ],
@@ -26,6 +30,16 @@ def test_missing_library_names_the_command(adapter, library, extra, monkeypatch)
     with pytest.raises(ImportError, match=rf'pip install "frugalrl\[{extra}\]"') as caught:
         importlib.import_module(module)
     assert caught.value.name.split(".")[0] == library
+
+
+def test_adapters_are_found_from_the_package():
+    code = "import frugalrl; print(frugalrl.adapters.sb3.FrugalReplayBuffer.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "FrugalReplayBuffer"
+    assert {"sb3", "skrl", "torch", "AdmissionLedger"} <= set(dir(frugalrl.adapters))
+    assert frugalrl.adapters.FlatObservations.__module__ == "frugalrl.adapters.observations"
+    with pytest.raises(AttributeError, match="no attribute 'sb4'"):
+        _ = frugalrl.adapters.sb4
 
 
 def test_importing_the_package_loads_no_trainer():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from sb3_contrib import QRDQN
 from sb3_models import build, frugal_model, parameters, same
 from stable_baselines3 import DDPG, DQN, SAC, TD3
 from stable_baselines3.common.buffers import DictReplayBuffer
@@ -83,11 +86,12 @@ def test_algorithms_learn_with_admission(algorithm, pendulum):
     assert len(model.replay_buffer) == model.replay_buffer.size() == stats.stored
 
 
-def test_contrib_tqc_learns_with_admission(pendulum):
-    from sb3_contrib import TQC
+@pytest.mark.parametrize("name", ["TQC", "CrossQ"])
+def test_contrib_learns_with_admission(name, pendulum):
+    import sb3_contrib
 
     model = build(
-        TQC,
+        getattr(sb3_contrib, name),
         pendulum,
         replay_buffer_class=FrugalReplayBuffer,
         replay_buffer_kwargs={"warmup_steps": 30, "bins": 5},
@@ -99,11 +103,16 @@ def test_contrib_tqc_learns_with_admission(pendulum):
 
 
 @pytest.mark.parametrize(
-    ("env", "kind"), [("CartPole-v1", np.float32), ("FrozenLake-v1", np.int64)]
+    ("env", "kind", "algorithm"),
+    [
+        ("CartPole-v1", np.float32, DQN),
+        ("FrozenLake-v1", np.int64, DQN),
+        ("CartPole-v1", np.float32, QRDQN),
+    ],
 )
-def test_dqn_learns_with_admission(env, kind):
+def test_discrete_actions_learn_with_admission(env, kind, algorithm):
     model = build(
-        DQN,
+        algorithm,
         lambda: gymnasium.make(env),
         2,
         buffer_size=500,
@@ -142,12 +151,66 @@ def test_dict_observations_are_flattened_for_the_filter(dict_pendulum):
     assert torch.equal(quadrant, batch.observations["quadrant"][:, 0])
 
 
+def test_the_filter_reads_the_vector_of_an_image_and_a_vector(camera_pendulum):
+    from stable_baselines3.common.torch_layers import CombinedExtractor
+
+    model = build(
+        SAC,
+        camera_pendulum,
+        2,
+        policy="MultiInputPolicy",
+        policy_kwargs={"net_arch": [8], "features_extractor_class": CombinedExtractor},
+        buffer_size=500,
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"warmup_steps": 20, "bins": 3, "reward_scale": 50.0},
+    )
+    before = parameters(model)
+    model.learn(60)
+    assert not same(before, parameters(model))
+    buffer = model.replay_buffer
+    assert buffer.stats.replaced > 0
+    assert set(buffer.admission.important_dimensions_) <= {0, 1, 2}
+    batch = buffer.sample(8)
+    assert batch.observations["camera"].shape == (8, 3, 36, 36)
+    assert batch.observations["camera"].dtype == torch.uint8
+    # The camera shows the state, so each image must have stayed with its vector.
+    assert torch.equal(batch.observations["camera"][:, 0, 0, 0], shade(batch.observations["state"]))
+    following = batch.next_observations
+    assert torch.equal(following["camera"][:, 2, -1, -1], shade(following["state"]))
+
+
+def shade(state):
+    return (127 * (1 + state[:, 0])).to(torch.uint8)
+
+
+@pytest.mark.parametrize("algorithm", [SAC, TD3, DDPG])
+def test_returns_over_n_steps(algorithm, pendulum):
+    model = build(
+        algorithm,
+        pendulum,
+        2,
+        buffer_size=500,
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"warmup_steps": 20, "bins": 3, "n_steps": 3, "gamma": 0.9},
+    )
+    before = parameters(model)
+    model.learn(60)
+    assert not same(before, parameters(model))
+    stats = model.replay_buffer.stats
+    assert stats.offered == 60
+    discounts = model.replay_buffer.sample(300).discounts
+    assert discounts.shape == (300, 1)
+    expected = {round(0.9**steps, 4) for steps in (1, 2, 3)}
+    assert {round(value, 4) for value in discounts.flatten().tolist()} == expected
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         {"admission": frugalrl.RandomAdmit(0.001)},
         {"warmup_steps": 3, "on_equivalent": "discard"},
         {"warmup_steps": 3, "warmup": "filter", "density_threshold": 0.0},
+        {"warmup_steps": 3, "n_steps": 4},
     ],
 )
 def test_learning_from_the_first_step_meets_no_empty_buffer(arguments, pendulum):
@@ -175,15 +238,26 @@ def test_callback_logs_admission(pendulum, tmp_path):
     header, *rows = (tmp_path / "progress.csv").read_text().splitlines()
     table = [dict(zip(header.split(","), row.split(","), strict=True)) for row in rows]
     assert len(table) >= 3
-    offered = [float(row["frugal/offered"]) for row in table]
+    offered = [float(row["buffer/offered"]) for row in table]
     assert offered == sorted(offered)
     last, stats = table[-1], model.replay_buffer.stats
-    assert float(last["frugal/offered"]) == stats.offered == 152
-    assert float(last["frugal/stored"]) == stats.stored
-    assert float(last["frugal/replaced"]) == stats.replaced
-    assert float(last["frugal/transitions"]) == len(model.replay_buffer)
-    assert float(last["frugal/bytes"]) == model.replay_buffer.nbytes
-    assert float(last["frugal/acceptance_rate"]) == pytest.approx(stats.acceptance_rate)
+    assert float(last["buffer/offered"]) == stats.offered == 152
+    assert float(last["buffer/stored"]) == stats.stored
+    assert float(last["buffer/replaced"]) == stats.replaced
+    assert float(last["buffer/size"]) == len(model.replay_buffer)
+    assert float(last["buffer/bytes"]) == model.replay_buffer.nbytes
+    assert 0 < float(last["buffer/filter_bytes"]) < model.replay_buffer.nbytes
+
+
+def test_callback_says_when_the_warmup_never_ends(pendulum):
+    model = frugal_model(pendulum)
+    with pytest.warns(UserWarning, match=r"warm-up takes 30 steps .* lower warmup_steps"):
+        model.learn(20, callback=FrugalCallback())
+    # Together with those 20 steps the next 20 are enough; a warning would be an error here.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.learn(20, callback=FrugalCallback(), reset_num_timesteps=False)
+    assert model.replay_buffer.admission.is_fitted
 
 
 def test_callback_needs_a_frugal_buffer(pendulum):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -45,7 +47,7 @@ def test_each_environment_is_admitted_on_its_own():
     assert buffer.stats == direct.stats
     assert buffer.stats.replaced > 0
     assert len(buffer) % 3  # not whole rows of environments
-    for ours, theirs in zip(buffer.transitions(), direct.transitions(), strict=True):
+    for ours, theirs in zip(buffer.transitions()[:6], direct.transitions()[:6], strict=True):
         assert np.array_equal(ours, theirs)
     assert np.isin(buffer._draw(500), np.arange(len(buffer))).all()
 
@@ -140,7 +142,7 @@ def assert_goes_on_identically(one, other):
             buffer.add(obs, next_obs, action, reward, np.zeros(environments), [{}] * environments)
     assert one.stats == other.stats
     assert one.stats.evicted + one.stats.replaced > 0
-    for ours, theirs in zip(one.transitions(), other.transitions(), strict=True):
+    for ours, theirs in zip(one.transitions()[:6], other.transitions()[:6], strict=True):
         assert np.array_equal(ours, theirs)
 
 
@@ -191,7 +193,7 @@ def test_files_without_pickle(pendulum, tmp_path):
     fresh.replay_buffer.load(tmp_path / "buffer.safetensors")
     assert fresh.replay_buffer.pos == model.replay_buffer.pos > 0
     assert_goes_on_identically(model.replay_buffer, fresh.replay_buffer)
-    other = make_buffer(2)
+    other = make_buffer(2, size=80)
     with pytest.raises(frugalrl.StateFileError, match="space"):
         other.load(tmp_path / "buffer.safetensors")
 
@@ -202,13 +204,13 @@ def test_files_without_pickle(pendulum, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "arguments", "reason"),
     [
-        ({"optimize_memory_usage": True}, {}, "optimize_memory_usage=True needs the neighbours"),
-        ({"n_steps": 3}, {}, "n_steps=3 needs the neighbours"),
-        ({}, {"n_steps": 3, "gamma": 0.9}, "n_steps=3 needs the neighbours"),
         ({}, {"n_sampled_goal": 4}, "hindsight experience replay needs the neighbours"),
+        ({}, {"n_steps": 0}, "n=0 is out of range"),
+        ({}, {"n_steps": 3, "gamma": 2.0}, "gamma=2.0"),
+        ({}, {"observation_key": "state"}, "no Dict"),
     ],
 )
-def test_what_needs_neighbours_is_refused(settings, arguments, reason, pendulum):
+def test_what_cannot_work_is_refused(settings, arguments, reason, pendulum):
     with pytest.raises(ValueError, match=reason):
         build(
             SAC,
@@ -219,22 +221,32 @@ def test_what_needs_neighbours_is_refused(settings, arguments, reason, pendulum)
         )
 
 
-def test_hindsight_by_inheritance_is_refused(pendulum):
-    class Both(FrugalReplayBuffer, HerReplayBuffer):
-        pass
+@pytest.mark.parametrize(
+    "bases", [(FrugalReplayBuffer, HerReplayBuffer), (HerReplayBuffer, FrugalReplayBuffer)]
+)
+def test_hindsight_by_inheritance_is_refused(bases):
+    with pytest.raises(TypeError, match="Both: hindsight experience replay needs the neighbours"):
+        type("Both", bases, {})
 
-    with pytest.raises(ValueError, match="hindsight experience replay needs the neighbours"):
-        Both(10, spaces.Box(0, 1, (1,)), spaces.Box(0, 1, (1,)))
 
-
-def test_n_steps_is_found_through_a_subclass(pendulum):
+@pytest.mark.filterwarnings("ignore:.*n_steps.* is ignored:UserWarning")
+def test_n_steps_and_gamma_are_the_algorithms(pendulum):
     class Mine(FrugalReplayBuffer):
         def __init__(self, *positional, **named):
             super().__init__(*positional, **named)
 
-    with pytest.raises(ValueError, match="n_steps=2"):
-        build(SAC, pendulum, n_steps=2, replay_buffer_class=Mine)
-    assert build(SAC, pendulum, replay_buffer_class=Mine).replay_buffer.size() == 0
+    model = build(SAC, pendulum, n_steps=2, gamma=0.5, replay_buffer_class=Mine)
+    model.learn(10)
+    discounts = model.replay_buffer.transitions().extra["discounts"]
+    assert set(discounts.tolist()) == {0.25}
+    single = build(SAC, pendulum, replay_buffer_class=Mine).learn(5).replay_buffer
+    assert single.sample(3).discounts is None
+
+
+def test_optimize_memory_usage_is_taken_with_a_shrug():
+    buffer = make_buffer(optimize_memory_usage=True, warmup_steps=5)
+    offer(buffer, np.random.default_rng(0))
+    assert buffer.sample(2).rewards.shape == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +276,119 @@ def test_bad_arguments_are_named(arguments, error, message):
 def test_spaces_that_are_no_vectors_are_refused(space):
     with pytest.raises((ValueError, NotImplementedError)):
         FrugalReplayBuffer(10, space, spaces.Discrete(2))
+
+
+@pytest.mark.parametrize("dtype", [None, "float16"])
+def test_images_with_admit_all_are_the_plain_buffers(dtype):
+    space = spaces.Box(0, 255, (3, 5, 7), np.uint8)
+    ours = FrugalReplayBuffer(
+        20, space, spaces.Discrete(2), "cpu", 2, admission=frugalrl.AdmitAll(), dtype=dtype
+    )
+    plain = ReplayBuffer(20, space, spaces.Discrete(2), "cpu", 2)
+    generator = np.random.default_rng(0)
+    for _ in range(15):
+        obs, next_obs = generator.integers(0, 256, (2, 2, 3, 5, 7), dtype=np.uint8)
+        step = (obs, next_obs, np.array([[0], [1]]), np.ones(2), np.zeros(2), [{}] * 2)
+        ours.add(*step)
+        plain.add(*step)
+    batches = []
+    for buffer in (ours, plain):
+        np.random.seed(3)  # noqa: NPY002
+        batches.append(buffer.sample(50))
+    for one, other in zip(*batches, strict=True):
+        assert one is other or torch.equal(one, other)
+    assert batches[0].observations.dtype == torch.uint8
+
+
+def test_keys_that_the_filter_reads_can_be_chosen():
+    space = spaces.Dict(
+        {
+            "achieved_goal": spaces.Box(-1, 1, (2,), np.float64),
+            "camera": spaces.Box(0, 255, (4, 4), np.uint8),
+            "observation": spaces.Box(-1, 1, (3,), np.float64),
+        }
+    )
+
+    def make(key):
+        return FrugalReplayBuffer(
+            50, space, spaces.Discrete(2), "cpu", observation_key=key, warmup_steps=10, bins=3
+        )
+
+    buffer, generator = make("observation"), np.random.default_rng(0)
+    given = []
+    for _ in range(30):
+        now, then = ({key: box.sample()[None] for key, box in space.items()} for _ in range(2))
+        given.append(now)
+        buffer.add(now, then, np.zeros((1, 1), int), generator.random(1), np.zeros(1), [{}])
+    assert len(buffer.admission.bounds_[0]) <= 3
+    assert set(buffer.admission.important_dimensions_) <= {0, 1, 2}
+    drawn = buffer.sample(5).observations
+    known = {tuple(now["achieved_goal"][0].astype(np.float32)): now for now in given}
+    for goal, camera in zip(drawn["achieved_goal"], drawn["camera"], strict=True):
+        assert np.array_equal(camera, known[tuple(goal.tolist())]["camera"][0])
+    for wrong in ("goal", "camera", []):
+        with pytest.raises(ValueError, match=r"observation_key=.*'observation'"):
+            make(wrong)
+
+
+def test_load_refuses_a_buffer_made_otherwise(tmp_path):
+    path = tmp_path / "buffer.safetensors"
+    saved = make_buffer(2, warmup_steps=5)
+    offer(saved, np.random.default_rng(0))
+    saved.save(path)
+    for arguments, what in (
+        ({"size": 100, "warmup_steps": 5}, "capacity 300"),
+        ({"dtype": "float16", "warmup_steps": 5}, "dtype 'float32'"),
+        ({"admission": frugalrl.RandomAdmit(0.5)}, "filter 'fac'"),
+        ({"n_steps": 3, "warmup_steps": 5}, "extra fields"),
+    ):
+        other = make_buffer(2, **arguments)
+        with pytest.raises(ValueError, match=what):
+            other.load(path)
+        assert len(other) == 0
+    with pytest.warns(UserWarning, match="the filter it was saved with"):
+        make_buffer(2, warmup_steps=6).load(path)
+    pickled = tmp_path / "buffer.pkl"
+    pickled.write_bytes(pickle.dumps(saved))
+    with pytest.raises(ValueError, match="is a pickle"):
+        saved.load(pickled)
+
+
+@pytest.mark.parametrize("rows", [4, 14])
+def test_a_plain_buffer_fills_a_frugal_one(rows):
+    frugal = make_buffer(2, warmup_steps=5, bins=3)
+    direct = make_buffer(2, warmup_steps=5, bins=3)
+    plain = ReplayBuffer(20, frugal.observation_space, frugal.action_space, "cpu", 2)
+    generator, steps = np.random.default_rng(0), []
+    for row in range(rows):
+        obs, next_obs = generator.random((2, 2, 2)).round(1)
+        done = np.array([row % 3 == 0, row % 4 == 0])
+        infos = [{"TimeLimit.truncated": row % 6 == 0}, {}]
+        steps.append((obs, next_obs, np.zeros((2, 1), np.float32), np.ones(2) * row, done, infos))
+        plain.add(*steps[-1])
+    for step in steps[-10:]:  # what the plain one still holds
+        direct.add(*step)
+    frugal.fill(plain)
+    assert frugal.stats == direct.stats
+    for ours, theirs in zip(frugal.transitions()[:6], direct.transitions()[:6], strict=True):
+        assert np.array_equal(ours, theirs)
+    with pytest.raises(ValueError, match="n_envs is 2 there and 1 here"):
+        make_buffer(1).fill(plain)
+
+
+def test_a_pickled_buffer_goes_on_with_its_n_steps():
+    one = make_buffer(2, warmup_steps=10, bins=3, n_steps=3)
+    generator = np.random.default_rng(1)
+    for _ in range(20):
+        offer(one, generator)
+    other = pickle.loads(pickle.dumps(one))  # noqa: S301
+    assert other.stats == one.stats
+    for buffer in (one, other):
+        generator = np.random.default_rng(2)
+        for _ in range(20):
+            offer(buffer, generator)
+    for ours, theirs in zip(one.transitions()[:6], other.transitions()[:6], strict=True):
+        assert np.array_equal(ours, theirs)
 
 
 def test_rows_by_environment_point_to_transitions():

@@ -67,6 +67,37 @@ def test_admit_all_is_the_plain_run_to_the_bit(pendulum):
     assert same(*results)
 
 
-def test_n_steps_are_refused(pendulum):
-    with pytest.raises(ValueError, match="n_steps=3 needs the neighbours"):
-        sbx.SAC("MlpPolicy", pendulum(), n_steps=3, replay_buffer_class=FrugalReplayBuffer)
+@pytest.mark.filterwarnings("ignore:.*n_steps.* is ignored:UserWarning")
+def test_returns_over_n_steps(pendulum):
+    model = sbx.SAC(
+        "MlpPolicy",
+        pendulum(),
+        n_steps=3,
+        policy_kwargs={"net_arch": [8]},
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"warmup_steps": 20, "bins": 2, "reward_scale": 100.0},
+        **SMALL,
+    )
+    before = parameters(model)
+    model.learn(60)
+    assert not same(before, parameters(model))
+    assert model.replay_buffer.stats.offered == 60
+    discounts = model.replay_buffer.sample(200).discounts.numpy()
+    np.testing.assert_allclose(np.unique(discounts), [0.99**3, 0.99**2, 0.99], rtol=1e-6)
+
+
+def test_dqn_learns_with_admission():
+    model = sbx.DQN(
+        "MlpPolicy",
+        "CartPole-v1",
+        policy_kwargs={"net_arch": [8]},
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"warmup_steps": 20, "bins": 2},
+        **SMALL,
+    )
+    before = jax.tree_util.tree_leaves(model.policy.qf_state.params)
+    before = [np.array(leaf) for leaf in before]
+    model.learn(60)
+    after = jax.tree_util.tree_leaves(model.policy.qf_state.params)
+    assert not same(before, after)
+    assert model.replay_buffer.stats.replaced > 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box
-from tianshou.algorithm.algorithm_base import RandomActionPolicy
+from tianshou.algorithm.algorithm_base import Algorithm, RandomActionPolicy
 from tianshou.data import (
     Batch,
     Collector,
@@ -277,21 +277,112 @@ def test_dict_observations_are_joined_for_the_filter():
     assert buffer.sample(4)[0].obs.b.shape == (4, 2)
 
 
-def test_sac_learns_one_step_and_refuses_more():
+def targets(buffer, indices, n_step, gamma=0.9):
+    """Tianshou's own targets, with a made-up value of the state that a transition arrives at."""
+
+    def value(buffer, indices):
+        return torch.as_tensor(buffer[indices].obs_next @ np.array([1.0, 10.0]))
+
+    batch = Algorithm.compute_nstep_return(
+        buffer[indices], buffer, indices, value, gamma=gamma, n_step=n_step
+    )
+    return batch.returns.flatten().tolist()
+
+
+@pytest.mark.parametrize("environments", [1, 3])
+@pytest.mark.parametrize("n_step", [2, 3, 5])
+def test_returns_over_n_steps_are_tianshous(environments, n_step):
+    frugal = make(environments, 900, n_step=n_step, gamma=0.9, **FILTERS["all"])
+    reference = plain(environments, 900)
+    for buffer in (frugal, reference):
+        make_collector(buffer, environments).collect(n_step=240)
+    ours = sorted(targets(frugal, frugal.sample_indices(0), n_step))
+    indices = reference.sample_indices(0)
+    running = reference.unfinished_index()
+    for _ in range(n_step - 2):  # what waits for its last steps is not stored yet
+        running = np.union1d(running, reference.prev(running))
+    complete = np.setdiff1d(indices, running)
+    expected = sorted(targets(reference, complete, n_step))
+    np.testing.assert_allclose(ours, expected)
+    assert frugal.stats.offered == len(ours)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_decide_about_returns_over_n_steps(name):
+    buffer = make(2, 60, n_step=3, gamma=0.9, **FILTERS[name])
+    reference = plain(2, 2_000)
+    for each in (buffer, reference):
+        make_collector(each, 2).collect(n_step=600)
+    possible = set(np.round(targets(reference, reference.sample_indices(0), 3), 9))
+    buffer.sample_indices(1)
+    stored = np.round(targets(buffer, buffer.sample_indices(0), 3), 9)
+    assert len(stored) == len(buffer) > 0
+    assert set(stored) <= possible
+    if name != "all":
+        assert len(buffer) < 60 or buffer.stats.replaced + buffer.stats.dropped > 0
+    batch, _ = buffer.sample(20)
+    np.testing.assert_array_equal(batch.done, batch.terminated | batch.truncated)
+
+
+def test_a_batch_before_the_first_return_over_n_steps():
+    buffer = make(1, n_step=5, **FILTERS["all"])
+    make_collector(buffer, 1).collect(n_step=2)
+    assert len(buffer) == 0
+    assert buffer.sample(4)[0].obs.shape == (4, 2)
+    assert len(buffer) == 2
+
+
+def test_memory_grows_with_need():
+    buffer = make(2, 1_000_000, **FILTERS["replace"])
+    make_collector(buffer, 2).collect(n_step=300)
+    assert buffer.nbytes < 1_000_000
+    many = make(2, 100_000, **FILTERS["all"])
+    collector = make_collector(many, 2)
+    collector.collect(n_step=1_400)
+    small, held = many.nbytes, many[:].obs.copy()
+    collector.collect(n_step=2_000)
+    assert many.nbytes > small
+    assert len(many) == 3_400
+    np.testing.assert_array_equal(many[:].obs[:1_400], held)
+
+
+def test_there_are_no_buffers_for_each_environment():
+    buffer = make(2, **FILTERS["all"])
+    assert len(buffer.buffers) == 2
+    with pytest.raises(NotImplementedError, match="share one pool"):
+        buffer.buffers[0]
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_sac_learns(n_step):
     make_sac = runpy.run_path(str(EXAMPLE))["make_sac"]
-    buffer = make(2, **FILTERS["discard"])
+    buffer = make(2, n_step=n_step, **FILTERS["discard"])
     make_collector(buffer, 2).collect(n_step=100)
-    algorithm = make_sac(Countdown(), hidden=(8,))
+    algorithm = make_sac(Countdown(), hidden=(8,), n_step_return_horizon=n_step)
     before = [tensor.clone() for tensor in algorithm.parameters()]
     with policy_within_training_step(algorithm.policy), torch_train_mode(algorithm):
         for _ in range(3):
             algorithm.update(sample_size=16, buffer=buffer)
     pairs = zip(before, algorithm.parameters(), strict=True)
     assert any(not torch.equal(old, new) for old, new in pairs)
-    many = make_sac(Countdown(), hidden=(8,), n_step_return_horizon=3)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "error", "message"),
+    [
+        (1, 3, NotImplementedError, "make the buffer with n_step="),
+        (3, 1, ValueError, "use n_step_return_horizon=3"),
+        (3, 5, ValueError, "use n_step_return_horizon=3"),
+    ],
+)
+def test_another_horizon_than_the_buffers_is_refused(held, asked, error, message):
+    make_sac = runpy.run_path(str(EXAMPLE))["make_sac"]
+    buffer = make(2, n_step=held, **FILTERS["all"])
+    make_collector(buffer, 2).collect(n_step=60)
+    algorithm = make_sac(Countdown(), hidden=(8,), n_step_return_horizon=asked)
     with (
-        policy_within_training_step(many.policy),
-        torch_train_mode(many),
-        pytest.raises(NotImplementedError, match="n_step_return_horizon=1"),
+        policy_within_training_step(algorithm.policy),
+        torch_train_mode(algorithm),
+        pytest.raises(error, match=message),
     ):
-        many.update(sample_size=16, buffer=buffer)
+        algorithm.update(sample_size=16, buffer=buffer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -12,9 +14,12 @@ from torchrl.data import (
     LazyMemmapStorage,
     LazyTensorStorage,
     ListStorage,
+    PrioritizedSampler,
     RandomSampler,
     ReplayBuffer,
     SamplerWithoutReplacement,
+    SliceSampler,
+    SliceSamplerWithoutReplacement,
     TensorDictMaxValueWriter,
     TensorDictReplayBuffer,
     TensorDictRoundRobinWriter,
@@ -227,7 +232,7 @@ def test_bad_use_is_named():
         buffer.extend(transitions(6).reshape(2, 3))
     with pytest.raises(ValueError, match="add takes data with 0 batch"):
         buffer.add(transitions(6))
-    with pytest.raises(ValueError, match="2 values a transition"):
+    with pytest.raises(ValueError, match="2 values per transition"):
         make(reward_key="observation", **REPLACE).extend(transitions(3))
     with pytest.raises(TypeError, match="TensorDict"):
         make(kind=ReplayBuffer, **REPLACE).extend(torch.zeros(3))
@@ -265,3 +270,67 @@ def test_a_collector_fills_the_buffer_and_a_loss_reads_it():
     loss = (value(batch["observation"]) - batch["next", "reward"]).square().mean()
     loss.backward()
     assert torch.isfinite(value.weight.grad).all()
+
+
+def test_a_fork_may_not_write(monkeypatch):
+    buffer = make(**REPLACE)
+    buffer.extend(transitions(5))
+    owner = os.getpid()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: owner + 1)  # as it is in a forked child
+        with pytest.raises(RuntimeError, match=f"belongs to process {owner}"):
+            buffer.extend(transitions(5, 1))
+    buffer.extend(transitions(5, 2))
+    assert buffer.writer.stats.offered == 10
+
+
+@pytest.mark.parametrize("sampler", [SliceSampler, SliceSamplerWithoutReplacement])
+def test_samplers_of_sequences_are_refused(sampler):
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(50), writer=FrugalWriter(**REPLACE), sampler=sampler(slice_len=2)
+    )
+    with pytest.raises(ValueError, match=f"{sampler.__name__} draws sequences"):
+        buffer.extend(transitions(10))
+    assert len(buffer) == 0
+
+
+def test_a_filtered_warmup_is_refused_with_priorities(monkeypatch):
+    buffer = make(warmup="filter", **REPLACE)
+    # Its compiled part is not there for every version of PyTorch; the kind is what counts here.
+    monkeypatch.setattr(buffer, "_sampler", object.__new__(PrioritizedSampler))
+    with pytest.raises(ValueError, match='warmup="keep"'):
+        buffer.extend(transitions(5))
+    assert len(buffer) == 0
+
+
+def test_indices_stay_where_they_are_when_the_warmup_ends():
+    """A batch drawn before may be given back after, with priorities for instance."""
+    buffer = make(size=60, **{**REPLACE, "warmup_steps": 40})
+    buffer.extend(transitions(30))
+    before = rows_of(buffer)
+    buffer.extend(transitions(20, 1))
+    assert buffer.writer.admission.is_fitted
+    assert buffer.writer.stats.replaced < 10
+    same = sum(one == other for one, other in zip(before, rows_of(buffer), strict=False))
+    assert same >= 30 - buffer.writer.stats.replaced
+
+
+def test_torch_load_reads_the_state_with_its_safe_default(tmp_path):
+    for arguments in (REPLACE, {"admission": frugalrl.RandomAdmit(0.5)}):
+        one, other = make(**arguments), make(**arguments)
+        one.extend(transitions(40))
+        torch.save(one.writer.state_dict(), tmp_path / "writer.pt")
+        other.storage.load_state_dict(one.storage.state_dict())
+        other.writer.load_state_dict(torch.load(tmp_path / "writer.pt", weights_only=True))
+        for buffer in (one, other):
+            buffer.extend(transitions(60, 1))
+        assert one.writer.stats == other.writer.stats
+        assert contents(one) == contents(other)
+
+
+def test_a_missing_entry_is_named_with_those_that_are_there():
+    buffer = make(observation_key="pixels", **REPLACE)
+    with pytest.raises(
+        KeyError, match=r"no entry 'pixels'; there are .*'observation'.*reward_key="
+    ):
+        buffer.extend(transitions(3))

@@ -10,25 +10,21 @@ model = SAC("MlpPolicy", "Hopper-v5", replay_buffer_class=FrugalReplayBuffer,
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from frugalrl.adapters._filters import make_filter
 from frugalrl.adapters._install import install_hint
-from frugalrl.adapters._observations import FlatObservations
-from frugalrl.admission.controls import AdmitAll
 from frugalrl.admission.protocol import AdmissionFilter
-from frugalrl.replay.buffer import ReplayBuffer as Replay
-from frugalrl.replay.results import Batch, BufferStats
 
 try:
     import torch
     from stable_baselines3 import HerReplayBuffer
-    from stable_baselines3.common.buffers import ReplayBuffer
+    from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
     from stable_baselines3.common.type_aliases import (
@@ -36,14 +32,20 @@ try:
         ReplayBufferSamples,
     )
     from stable_baselines3.common.vec_env import VecNormalize
+
+    from frugalrl.adapters.torch import ReplayBuffer as FrugalTorchBuffer
 except ImportError as error:
     raise install_hint("frugalrl.adapters.sb3", "Stable-Baselines3", "sb3", error) from error
 
 _HER_ARGUMENTS = frozenset({"n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "env"})
-_ROWS = frozenset({"observations", "next_observations", "actions", "rewards", "dones", "timeouts"})
+_NO_HER = (
+    "hindsight experience replay needs the neighbours of a transition in time, which admission may "
+    "have dropped; use HerReplayBuffer on its own, or FrugalReplayBuffer without its arguments"
+)
+_LOGGED = ("offered", "stored", "replaced", "dropped", "evicted", "rejected_nonfinite")
 
 
-class FrugalReplayBuffer(ReplayBuffer):
+class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
     """Stable-Baselines3's replay buffer with admission; for Box and Dict observations alike.
 
     Each environment's transition is admitted on its own. Transitions live in Frugal's storage,
@@ -53,16 +55,20 @@ class FrugalReplayBuffer(ReplayBuffer):
     Args:
         buffer_size: number of transitions kept at most.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these; the
-            filter sees the flattened observation.
+            filter sees the flattened observation without its images.
         action_space: as Stable-Baselines3 gives it.
         device: of the sampled tensors.
         n_envs: number of environments.
-        optimize_memory_usage: refused, it needs neighbouring transitions.
+        optimize_memory_usage: accepted and needless: shared states are stored once anyway.
         handle_timeout_termination: bootstrap through time limits.
         admission: any filter (it is copied); None for a FrugalFilter.
         dtype: of the stored observations: "float32", "float16", or "float64" with AdmitAll. None is
             float64 for AdmitAll on a float64 space, so that the run is the plain one to the bit
             under VecNormalize too, and float32 otherwise.
+        n_steps: steps of a transition; None takes the algorithm's own `n_steps`.
+        gamma: discount factor of n-step returns; None takes the algorithm's.
+        observation_key: of Dict observations, the key or keys that the filter reads; None for all
+            that are no images. Every key is stored.
         **filter_arguments: FrugalFilter's arguments, for instance `on_equivalent="discard"`.
 
     Raises:
@@ -81,208 +87,117 @@ class FrugalReplayBuffer(ReplayBuffer):
         *,
         admission: AdmissionFilter | None = None,
         dtype: str | None = None,
+        n_steps: int | None = None,
+        gamma: float | None = None,
+        observation_key: str | Sequence[str] | None = None,
         **filter_arguments: Any,
     ) -> None:
-        self._refuse_neighbours(optimize_memory_usage, filter_arguments)
+        if _HER_ARGUMENTS & set(filter_arguments):
+            raise ValueError(_NO_HER)
+        algorithm = self._caller()
+        if n_steps is None:
+            n_steps = getattr(algorithm, "n_steps", 1)
+        if gamma is None:
+            gamma = getattr(algorithm, "gamma", 0.99)
         # ReplayBuffer's own constructor would allocate all rows at once.
-        super(ReplayBuffer, self).__init__(
-            buffer_size, observation_space, action_space, device, n_envs=n_envs
+        BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs)
+        FrugalTorchBuffer.__init__(
+            self,
+            buffer_size,
+            observation_space,
+            action_space,
+            self.device,
+            n_envs,
+            optimize_memory_usage,
+            handle_timeout_termination,
+            admission=admission,
+            dtype=dtype,
+            n_steps=n_steps,
+            gamma=gamma,
+            observation_key=observation_key,
+            **filter_arguments,
         )
-        self.buffer_size = max(buffer_size // n_envs, 1)
-        self.optimize_memory_usage = False
-        self.handle_timeout_termination = handle_timeout_termination
-        made = make_filter(admission, filter_arguments)
-        self._layout = self._lay_out(observation_space, made, dtype)
-        self._replay = Replay(
-            self.buffer_size * n_envs,
-            observation_space=self._layout.space,
-            action_space=action_space,
-            admission=made,
-            dtype="float32" if dtype in (None, "float64") else dtype,
-            environments=n_envs,
-        )
-        self._empty_state = self._replay.state_dict()
 
-    @staticmethod
-    def _lay_out(
-        space: spaces.Space[Any], admission: AdmissionFilter, dtype: str | None
-    ) -> FlatObservations:
-        """Choose how observations become rows of float32."""
-        layout = FlatObservations(space)
-        blind = isinstance(admission, AdmitAll)
-        if dtype == "float64" and not blind:
-            raise ValueError(
-                'dtype="float64" goes with frugalrl.AdmitAll() alone; use "float32" or "float16"'
-            )
-        if dtype == "float64" or (dtype is None and blind and layout.is_double):
-            return FlatObservations(space, exact=True)
-        return layout
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Refuse hindsight by inheritance, in whatever order the classes stand."""
+        if issubclass(cls, HerReplayBuffer):
+            raise TypeError(f"{cls.__name__}: {_NO_HER}")
+        super().__init_subclass__(**arguments)
 
-    def _refuse_neighbours(self, optimize_memory_usage: bool, arguments: dict[str, Any]) -> None:
-        """Refuse what reads the transition before or after another: it may not have been kept."""
-        reason = "needs the neighbours of a transition in time, which admission may have dropped"
-        if optimize_memory_usage:
-            raise ValueError(
-                f"optimize_memory_usage=True {reason}; leave it out: FrugalReplayBuffer already "
-                "stores a state that two transitions share only once"
-            )
-        n_steps = arguments.get("n_steps", self._callers_n_steps())
-        if n_steps != 1:
-            raise ValueError(f"n_steps={n_steps} {reason}; use n_steps=1")
-        for name in ("n_steps", "gamma"):  # one step is what is done anyway
-            arguments.pop(name, None)
-        if isinstance(self, HerReplayBuffer) or _HER_ARGUMENTS & set(arguments):
-            raise ValueError(
-                f"hindsight experience replay {reason}; use HerReplayBuffer on its own, or "
-                "FrugalReplayBuffer without its arguments"
-            )
+    def _caller(self) -> OffPolicyAlgorithm | None:
+        """Find the algorithm that builds this buffer.
 
-    def _callers_n_steps(self) -> int:
-        """Look up `n_steps` of the algorithm that builds this buffer.
-
-        Stable-Baselines3 does not hand `n_steps` to a buffer class it was given, it ignores it:
-        asking for n-step returns and silently getting one-step returns helps nobody.
+        Stable-Baselines3 does not hand `n_steps` to a buffer class that it was given: without this
+        whoever asks for n-step returns would silently get one-step returns.
         """
         frame = sys._getframe(1)
         while frame is not None and frame.f_locals.get("self") is self:
             frame = frame.f_back  # type: ignore[assignment]
         owner = None if frame is None else frame.f_locals.get("self")
-        return int(getattr(owner, "n_steps", 1)) if isinstance(owner, OffPolicyAlgorithm) else 1
-
-    def add(
-        self,
-        obs: Any,
-        next_obs: Any,
-        action: NDArray[Any],
-        reward: NDArray[Any],
-        done: NDArray[Any],
-        infos: list[dict[str, Any]],
-    ) -> None:
-        """Offer one transition of every environment."""
-        done = np.asarray(done, dtype=np.bool_)
-        timeout = np.zeros_like(done)
-        if self.handle_timeout_termination and done.any():
-            timeout = np.array([info.get("TimeLimit.truncated", False) for info in infos], np.bool_)
-        self._replay.add(
-            self._layout.flatten(obs),
-            action.reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
-            np.asarray(reward, dtype=np.float64),  # the type that needs no second look
-            self._layout.flatten(next_obs),
-            done & ~timeout,
-            done & timeout,
-        )
-        self._count()
-
-    def _count(self) -> None:
-        """Keep the two numbers by which Stable-Baselines3 knows how full a buffer is."""
-        self.pos = len(self._replay)
-        self.full = self.pos == self._replay.capacity
+        return owner if isinstance(owner, OffPolicyAlgorithm) else None
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Draw a batch, normalised by `env` if there is one."""
         return self._get_samples(self._draw(batch_size), env=env)
 
-    def _draw(self, batch_size: int) -> NDArray[np.int64]:
-        """Draw slots from NumPy's global generator, which Stable-Baselines3 seeds and draws from.
-
-        As long as everything offered was stored, the calls are Stable-Baselines3's own (a row,
-        then an environment), so that a run with AdmitAll is the plain run to the bit. Otherwise
-        there are no rows, and one uniform draw among the stored transitions takes their place.
-        """
-        stored, stats = len(self._replay), self._replay.stats
-        if stored == 0:
-            raise ValueError("the buffer is empty: every transition so far was refused")
-        if stats.stored == stats.offered and stored % self.n_envs == 0:
-            rows = np.random.randint(0, stored // self.n_envs, size=batch_size)  # noqa: NPY002
-            envs = np.random.randint(0, high=self.n_envs, size=batch_size)  # noqa: NPY002
-            return np.asarray(rows * self.n_envs + envs)
-        drawn = np.random.randint(0, stored, size=batch_size)  # noqa: NPY002
-        return self._replay.slots()[drawn] if self._replay.has_gaps else drawn
-
     def _get_samples(self, batch_inds: NDArray[np.int64], env: VecNormalize | None = None) -> Any:
         """Gather slots into Stable-Baselines3's tuple of tensors."""
-        batch = self._replay.gather(batch_inds)
-        observations = self._normalize_obs(self._layout.unflatten(batch.observations), env)
-        following = self._normalize_obs(self._layout.unflatten(batch.next_observations), env)
-        rewards = self._normalize_reward(batch.rewards.reshape(-1, 1), env)
+        batch = self._gather(batch_inds)
         kind = DictReplayBufferSamples if self._layout.is_dict else ReplayBufferSamples
         return kind(
-            observations=self._tensors(observations),
-            actions=self._tensors(batch.actions.reshape(-1, self.action_dim)),
-            next_observations=self._tensors(following),
-            dones=self._tensors(batch.terminated.astype(np.float32).reshape(-1, 1)),
-            rewards=self._tensors(rewards),
+            observations=self._tensors(self._normalize_obs(batch.observations, env)),
+            actions=self._tensors(batch.actions),
+            next_observations=self._tensors(self._normalize_obs(batch.next_observations, env)),
+            dones=self._tensors(batch.dones),
+            rewards=self._tensors(self._normalize_reward(batch.rewards, env)),
+            discounts=self._tensors(batch.discounts),
         )
 
-    def _tensors(self, arrays: Any) -> Any:
-        """Move freshly gathered arrays to the device; on the CPU they need no second copy."""
-        if isinstance(arrays, dict):
-            return {key: self.to_torch(array, copy=False) for key, array in arrays.items()}
-        return self.to_torch(arrays, copy=False)
+    def fill(self, plain: ReplayBuffer) -> None:
+        """Offer everything that a plain buffer of Stable-Baselines3 holds, oldest first.
 
-    def __len__(self) -> int:
-        return len(self._replay)
+        Args:
+            plain: a ReplayBuffer or DictReplayBuffer for the same spaces and as many environments,
+                for instance from `stable_baselines3.common.save_util.load_from_pkl(path)`.
 
-    def size(self) -> int:
-        """Return the number of stored transitions."""
-        return len(self._replay)
-
-    def reset(self) -> None:
-        """Forget every transition, and what the filter learnt from them."""
-        self._replay = Replay.from_state_dict(self._empty_state, type(self.admission))
-        self._count()
-
-    @property
-    def admission(self) -> AdmissionFilter:
-        """The filter in use."""
-        return self._replay.admission
-
-    @property
-    def stats(self) -> BufferStats:
-        """What has become of the transitions offered so far."""
-        return self._replay.stats
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the stored transitions and of the filter's state."""
-        return self._replay.nbytes
-
-    def transitions(self) -> Batch:
-        """Return everything stored, oldest first, observations flattened."""
-        return self._replay.transitions()
-
-    def save(self, path: str | Path) -> None:
-        """Write transitions and filter to a file, without pickle (safetensors and JSON)."""
-        self._replay.save(path)
-
-    def load(self, path: str | Path) -> None:
-        """Go on from a file that `save` wrote for the same spaces."""
-        self._replay = Replay.load(
-            path, self._layout.space, self.action_space, type(self.admission)
-        )
-        self._count()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # `save_replay_buffer` pickles: give it arrays and JSON values instead of live objects.
-        state = dict(self.__dict__)
-        state["_replay"] = (self._replay.state_dict(), type(self.admission))
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._replay = Replay.from_state_dict(*state["_replay"])
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _ROWS:
-            raise AttributeError(
-                f"FrugalReplayBuffer has no {name!r} by row and environment, because not every "
-                "transition is kept; transitions() returns those that are"
+        Raises:
+            ValueError: the buffers do not fit together.
+        """
+        for name in ("observation_space", "action_space", "n_envs"):
+            if getattr(plain, name) != getattr(self, name):
+                raise ValueError(
+                    f"{name} is {getattr(plain, name)} there and {getattr(self, name)} here; "
+                    "the buffers must be alike"
+                )
+        if isinstance(plain, FrugalReplayBuffer) or not hasattr(plain, "observations"):
+            raise ValueError(f"{type(plain).__name__} is no plain buffer of Stable-Baselines3")
+        if plain.optimize_memory_usage:
+            raise ValueError("a buffer with optimize_memory_usage=True cannot be read row by row")
+        order = np.arange(plain.buffer_size if plain.full else plain.pos)
+        for row in np.roll(order, -plain.pos) if plain.full else order:
+            done = plain.dones[row].astype(np.bool_)
+            timeout = plain.timeouts[row].astype(np.bool_) & done
+            self._offer(
+                self._layout.flatten(_row(plain.observations, row)),
+                plain.actions[row].reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
+                plain.rewards[row].astype(np.float64),
+                self._layout.flatten(_row(plain.next_observations, row)),
+                done & ~timeout,
+                timeout,
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _row(arrays: Any, row: Any) -> Any:
+    """Give one row of every environment, of arrays or a dict of them."""
+    if isinstance(arrays, dict):
+        return {key: array[row] for key, array in arrays.items()}
+    return arrays[row]
 
 
 class FrugalCallback(BaseCallback):
-    """Logs what became of the offered transitions, under `frugal/`, with every dump of the log.
+    """Logs what became of the offered transitions, under `buffer/`, with every dump of the log.
+
+    Says at the start of training when the filter's warm-up is longer than the training.
 
     Args:
         verbose: as in Stable-Baselines3.
@@ -293,7 +208,25 @@ class FrugalCallback(BaseCallback):
         if not isinstance(buffer, FrugalReplayBuffer):
             raise ValueError(
                 "FrugalCallback needs a model made with replay_buffer_class=FrugalReplayBuffer, "
-                f"this one has {type(buffer).__name__}"
+                f"this one has {type(buffer).__name__}; a plain buffer that was loaded can be "
+                "offered to a frugal one with FrugalReplayBuffer.fill"
+            )
+        self._warn_of_a_long_warmup(buffer)
+
+    def _warn_of_a_long_warmup(self, buffer: FrugalReplayBuffer) -> None:
+        """Say that nothing will be filtered, where that is so."""
+        settings = getattr(buffer.admission, "settings", None)
+        warmup = getattr(settings, "warmup_steps", 0)
+        if getattr(buffer.admission, "is_fitted", True):
+            return
+        offered = buffer.stats.offered + self.locals["total_timesteps"] - self.num_timesteps
+        if offered < warmup:
+            warnings.warn(
+                f"the filter's warm-up takes {warmup:,} steps and this training ends before it, so "
+                "everything is stored and nothing filtered; lower warmup_steps in "
+                "replay_buffer_kwargs or train for longer",
+                UserWarning,
+                stacklevel=2,
             )
 
     def _on_step(self) -> bool:
@@ -307,7 +240,9 @@ class FrugalCallback(BaseCallback):
 
     def _record(self) -> None:
         buffer = self.model.replay_buffer  # type: ignore[attr-defined]
-        for name in ("offered", "stored", "replaced", "dropped", "evicted", "acceptance_rate"):
-            self.logger.record(f"frugal/{name}", getattr(buffer.stats, name))
-        self.logger.record("frugal/transitions", len(buffer))
-        self.logger.record("frugal/bytes", buffer.nbytes)
+        stats = buffer.stats
+        for name in _LOGGED:
+            self.logger.record(f"buffer/{name}", getattr(stats, name))
+        self.logger.record("buffer/size", len(buffer))
+        self.logger.record("buffer/bytes", buffer.nbytes)
+        self.logger.record("buffer/filter_bytes", buffer.admission.nbytes)

@@ -9,18 +9,19 @@ buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(1_000_000), batch_size
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from frugalrl.adapters._filters import make_filter
 from frugalrl.adapters._install import install_hint
-from frugalrl.adapters._ledger import Ledger
+from frugalrl.adapters.filters import make_filter
+from frugalrl.adapters.ledger import AdmissionLedger
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.replay.results import BufferStats
 from frugalrl.state_io import load_state, save_state
@@ -28,12 +29,14 @@ from frugalrl.state_io import load_state, save_state
 try:
     import torch
     from tensordict import TensorDictBase, is_tensor_collection
-    from torchrl.data import Storage, Writer
+    from torchrl.data import PrioritizedSampler, SliceSampler, Storage, Writer
+
+    from frugalrl.adapters._tensors import with_arrays, with_tensors
 except ImportError as error:
     raise install_hint("frugalrl.adapters.torchrl", "TorchRL", "torchrl", error) from error
 
 NestedKey = str | tuple[str, ...]
-_STATE_KIND, _STATE_VERSION = "torchrl-writer", 1
+_STATE_KIND, _STATE_VERSION = "torchrl-writer", 2
 
 
 class FrugalWriter(Writer):
@@ -69,7 +72,7 @@ class FrugalWriter(Writer):
         )
         self._reward_key = reward_key
         self._space = observation_space
-        self._ledger: Ledger
+        self._ledger: AdmissionLedger
         self._write_count = 0
         self._cursor = 0
 
@@ -92,7 +95,8 @@ class FrugalWriter(Writer):
 
     def _start(self) -> None:
         copy = type(self._fresh).from_state_dict(self._fresh.state_dict())
-        self._ledger = Ledger(self._storage.max_size, copy, self._space)
+        self._ledger = AdmissionLedger(self._storage.max_size, copy, self._space)
+        self._process = os.getpid()
 
     @property
     def admission(self) -> AdmissionFilter:
@@ -137,12 +141,14 @@ class FrugalWriter(Writer):
 
     def _offer(self, data: TensorDictBase) -> NDArray[np.int64]:
         """Offer rows, write the admitted ones, and return every row's slot."""
+        self._refuse_what_cannot_work()
         rows = len(data)
-        parts = [_array(data.get(key), rows) for key in self._observation_keys]
-        rewards = _array(data.get(self._reward_key), rows)
+        parts = [_array(_entry(data, key), rows) for key in self._observation_keys]
+        rewards = _array(_entry(data, self._reward_key), rows)
         if rewards.shape[1] != 1:
             raise ValueError(
-                f"{self._reward_key!r} holds {rewards.shape[1]} values a transition, not one reward"
+                f"{self._reward_key!r} holds {rewards.shape[1]} values per transition; one reward "
+                "is needed"
             )
 
         def write(rows: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
@@ -150,10 +156,35 @@ class FrugalWriter(Writer):
 
         finite = _finite(data, self._observation_keys)
         outcome = self._ledger.offer(
-            np.concatenate(parts, axis=1), rewards[:, 0], write, self._keep_only, finite
+            np.concatenate(parts, axis=1), rewards[:, 0], write, self._move, finite
         )
         self._cursor = len(self._ledger) % self._storage.max_size
         return outcome.slots
+
+    def _refuse_what_cannot_work(self) -> None:
+        """Refuse another process's writing, and samplers that read neighbours or old indices."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"this FrugalWriter belongs to process {self._process}, and a fork of it "
+                f"({os.getpid()}) tries to write: both would keep a filter of their own over one "
+                "storage; let workers send their transitions to the process that made the buffer"
+            )
+        settings = getattr(self.admission, "settings", None)
+        for buffer in self._storage._attached_entities_iter():
+            sampler = buffer.sampler
+            if isinstance(sampler, SliceSampler):
+                raise ValueError(
+                    f"{type(sampler).__name__} draws sequences of steps, and admission may have "
+                    "dropped some of them; use RandomSampler, SamplerWithoutReplacement or "
+                    "PrioritizedSampler"
+                )
+            if isinstance(sampler, PrioritizedSampler) and (
+                getattr(settings, "warmup", "keep") == "filter"
+            ):
+                raise ValueError(
+                    'warmup="filter" moves transitions when the warm-up ends, and priorities of '
+                    'batches drawn before would go astray; use warmup="keep", the default'
+                )
 
     def _write(
         self, data: TensorDictBase, rows: NDArray[np.int64], slots: NDArray[np.int64]
@@ -170,14 +201,16 @@ class FrugalWriter(Writer):
                 chunk.set("index", index)
                 self._storage.set(index, chunk, set_cursor=is_new)
 
-    def _keep_only(self, keep: NDArray[np.int64]) -> None:
-        """Move the slots to keep to the front and drop the rest, priorities included."""
-        kept = self._storage.get(torch.as_tensor(keep))
+    def _move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
+        """Close the gaps that the filter's choice has left, and end the storage after the last."""
+        order = np.arange(len(self._ledger))
+        order[targets] = sources
+        kept = self._storage.get(torch.as_tensor(order))
         if isinstance(kept, list):
             kept = torch.stack(kept)
         kept = kept.clone()
         self._storage._empty()
-        index = torch.arange(len(keep))
+        index = torch.arange(len(order))
         kept.set("index", index)
         self._storage.set(index, kept)
         for buffer in self._storage._attached_entities_iter():
@@ -195,12 +228,16 @@ class FrugalWriter(Writer):
             self._write_count = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the filter's state, the ages of the slots and the counts."""
-        return {"ledger": self._ledger.state_dict(), "write_count": self._write_count}
+        """Return the filter's state, the ages and the counts.
+
+        Tensors and plain values alone, so that `torch.load` reads them with its safe default.
+        """
+        state = {"ledger": self._ledger.state_dict(), "write_count": self._write_count}
+        return dict(with_tensors(state))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state of a writer with the same kind of filter and the same capacity."""
-        self._ledger.load_state_dict(state_dict["ledger"])
+        self._ledger.load_state_dict(with_arrays(state_dict["ledger"]))
         self._write_count = int(state_dict["write_count"])
         self._cursor = len(self._ledger) % self._storage.max_size
 
@@ -208,7 +245,8 @@ class FrugalWriter(Writer):
         """Write the state into a directory, beside the storage's and the sampler's."""
         directory = Path(path)
         directory.mkdir(parents=True, exist_ok=True)
-        save_state(directory / "writer.safetensors", self.state_dict(), _STATE_KIND, _STATE_VERSION)
+        state = {"ledger": self._ledger.state_dict(), "write_count": self._write_count}
+        save_state(directory / "writer.safetensors", state, _STATE_KIND, _STATE_VERSION)
 
     def loads(self, path: str | Path) -> None:
         """Go on from a directory that `dumps` wrote."""
@@ -225,6 +263,18 @@ class FrugalWriter(Writer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.stats})"
+
+
+def _entry(data: TensorDictBase, key: NestedKey) -> torch.Tensor:
+    """Look an entry up, or say which are there."""
+    entry = data.get(key, None)
+    if entry is None:
+        there = ", ".join(repr(key) for key in data.keys(include_nested=True, leaves_only=True))
+        raise KeyError(
+            f"the data has no entry {key!r}; there are {there}. Name yours with observation_key= "
+            "and reward_key="
+        )
+    return cast(torch.Tensor, entry)
 
 
 def _array(entry: torch.Tensor, rows: int) -> NDArray[Any]:

@@ -1,0 +1,117 @@
+"""How every adapter takes its filter, and lets it read a part of the observation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from frugalrl.admission.protocol import AdmissionFilter, Decisions
+
+
+def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) -> AdmissionFilter:
+    """Return a filter of the caller's own.
+
+    A filter given as an object is copied: trainers keep the arguments they were built with (to
+    save them with a model, or to build a second buffer), and a used filter must not come back.
+
+    Args:
+        admission: a filter, or None for a FrugalFilter.
+        arguments: FrugalFilter's keyword arguments, when `admission` is None.
+
+    Raises:
+        TypeError: both were given, an argument is unknown, or `admission` is no filter.
+    """
+    from frugalrl.admission.frugal import FrugalFilter
+
+    if admission is None:
+        known = inspect.signature(FrugalFilter).parameters
+        unknown = sorted(set(arguments) - set(known))
+        if unknown:
+            raise TypeError(
+                f"unknown argument {unknown[0]!r}; use admission= or FrugalFilter's arguments: "
+                f"{', '.join(known)}"
+            )
+        return FrugalFilter(**arguments)
+    if arguments:
+        raise TypeError(
+            f"admission={admission!r} was given together with {', '.join(sorted(arguments))}, "
+            "which are FrugalFilter's arguments; give one or the other"
+        )
+    if not isinstance(admission, AdmissionFilter):
+        raise TypeError(
+            f"admission={admission!r} is no AdmissionFilter: use frugalrl.FrugalFilter(...), "
+            "AdmitAll(), RandomAdmit(...) or your own (frugalrl.check_filter tests it)"
+        )
+    return type(admission).from_state_dict(admission.state_dict())
+
+
+class ReadsColumns:
+    """Lets a filter read some columns of the observations, for instance the vector, not the image.
+
+    Args:
+        admission: the filter.
+        columns: the columns it reads.
+    """
+
+    name: ClassVar[str] = "columns"
+
+    def __init__(self, admission: AdmissionFilter, columns: NDArray[np.int64]) -> None:
+        self.admission = admission
+        self.columns = np.asarray(columns, dtype=np.int64)
+
+    def begin(self, observation_space: Box | None) -> None:
+        """Show the filter the limits of its columns."""
+        if observation_space is not None:
+            low, high = observation_space.low[self.columns], observation_space.high[self.columns]
+            observation_space = Box(low, high, dtype=observation_space.dtype.type)
+        self.admission.begin(observation_space)
+
+    def offer(
+        self,
+        observations: NDArray[np.floating],
+        rewards: NDArray[np.floating],
+        free: NDArray[np.int64],
+    ) -> Decisions:
+        """Let the filter decide about its columns of the rows."""
+        return self.admission.offer(observations[:, self.columns], rewards, free)
+
+    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+        """Complete a STORE that had no slot."""
+        self.admission.place(observation[self.columns], reward, slot)
+
+    def forget(self, slot: int) -> None:
+        """Remove an evicted slot."""
+        self.admission.forget(slot)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the filter's state."""
+        return self.admission.nbytes
+
+    def state_dict(self) -> dict[str, Any]:
+        """The columns, and the filter's name and state."""
+        return {
+            "columns": self.columns,
+            "inner": self.admission.name,
+            "filter": self.admission.state_dict(),
+        }
+
+    @classmethod
+    def from_state_dict(
+        cls, state: dict[str, Any], make: Callable[[dict[str, Any]], AdmissionFilter] | None = None
+    ) -> ReadsColumns:
+        """Make the filter that `state_dict` described.
+
+        Args:
+            state: as `state_dict` gave it.
+            make: makes the filter from its own state; None for a FrugalFilter.
+        """
+        from frugalrl.admission.frugal import FrugalFilter
+
+        make = make or FrugalFilter.from_state_dict
+        return cls(make(state["filter"]), state["columns"])

@@ -1,0 +1,180 @@
+"""Carries out a filter's decisions over someone else's storage, by row numbers alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from frugalrl.admission.owner import Owner
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
+from frugalrl.replay.results import REFUSED, BufferStats, Outcome
+
+Rows = NDArray[np.int64]
+Write = Callable[[Rows, Rows], None]
+Move = Callable[[Rows, Rows], None]
+
+
+class AdmissionLedger:
+    """Keeps the books for a storage that is not ours: who may enter, where, and who is the oldest.
+
+    The storage has positions 0 .. capacity - 1; always those from 0 to len(ledger) - 1 are in use.
+    Slots, by which the filter knows a transition, never change; a position does where the filter
+    gives slots up, because the last rows then move into the gaps.
+
+    Args:
+        capacity: number of positions.
+        admission: the filter; the ledger is its owner.
+        observation_space: flat space for the filter's bounds, None when unknown.
+    """
+
+    def __init__(
+        self, capacity: int, admission: AdmissionFilter, observation_space: Box | None = None
+    ) -> None:
+        self.capacity = int(capacity)
+        self._counts = asdict(BufferStats())
+        self._owner = Owner(admission, self.capacity)
+        # Slot and position of each other; they differ after slots were given up alone.
+        self._position_of = np.full(self.capacity + 1, -1, dtype=np.int64)
+        self._slot_at = np.full(self.capacity, -1, dtype=np.int64)
+        self._size = 0
+        admission.begin(observation_space)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def admission(self) -> AdmissionFilter:
+        """The filter."""
+        return self._owner.admission
+
+    def offer(
+        self,
+        observations: NDArray[np.floating],
+        rewards: NDArray[np.floating],
+        write: Write,
+        move: Move,
+        finite: NDArray[np.bool_] | None = None,
+    ) -> Outcome:
+        """Offer rows to the filter and have the owner of the storage carry out what it decides.
+
+        Args:
+            observations: (n, d), as stored.
+            rewards: (n,), as stored.
+            write: called with rows and the distinct positions they go to.
+            move: called with positions in use and the free positions they move to; after it the
+                storage ends at `len(ledger)`, until rows are written.
+            finite: (n,) rows that hold no NaN or infinity anywhere else.
+
+        Returns:
+            What became of each row, and the position it is at, -1 where it is nowhere (any more).
+        """
+        codes = np.full(len(rewards), REFUSED, dtype=np.int8)
+        positions = np.full(len(rewards), -1, dtype=np.int64)
+        fine = np.isfinite(observations).all(axis=1) & np.isfinite(rewards)
+        if finite is not None:
+            fine &= finite
+        rows = np.flatnonzero(fine)
+        self._count_refused(len(rewards) - len(rows))
+        codes[rows], slots, released = self._owner.add(observations[rows], rewards[rows])
+        self._counts["offered"] += len(rewards)
+        for name, code in (("stored", STORE), ("replaced", REPLACE), ("dropped", DROP)):
+            self._counts[name] += int(np.count_nonzero(codes == code))
+        if released:
+            self._release(np.array(released, dtype=np.int64), move)
+        written, slots = rows[slots >= 0], slots[slots >= 0]
+        if len(written):
+            self._find_positions(slots)
+            positions[written] = self._position_of[slots]
+            write(written, positions[written])
+        return Outcome(codes, positions)
+
+    def _find_positions(self, slots: Rows) -> None:
+        """Give the next positions to slots that have none."""
+        new = slots[self._position_of[slots] < 0]
+        places = np.arange(self._size, self._size + len(new))
+        self._position_of[new], self._slot_at[places] = places, new
+        self._size += len(new)
+
+    def _release(self, released: Rows, move: Move) -> None:
+        """Close the gaps of slots that the filter has given up, and count them as dropped."""
+        emptied = self._position_of[released]
+        gone = released[emptied >= 0]  # the others came and went within one call
+        emptied = emptied[emptied >= 0]
+        self._counts["stored"] -= len(gone)
+        self._counts["dropped"] += len(gone)
+        self._position_of[gone] = -1
+        self._size -= len(gone)
+        gaps = np.sort(emptied[emptied < self._size])
+        beyond = np.arange(self._size, self._size + len(gone))
+        movers = beyond[~np.isin(beyond, emptied)]
+        moved = self._slot_at[movers]
+        self._position_of[moved], self._slot_at[gaps] = gaps, moved
+        move(movers, gaps)
+
+    def _count_refused(self, refused: int) -> None:
+        if refused and not self._counts["rejected_nonfinite"]:
+            warnings.warn(
+                "a transition with NaN or infinity was refused; further ones are only counted",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        self._counts["rejected_nonfinite"] += refused
+
+    def oldest_first(self) -> Rows:
+        """List the positions in use by the age of what they hold."""
+        return np.asarray(self._position_of[self._owner.oldest_first()])
+
+    @property
+    def stats(self) -> BufferStats:
+        """What has become of the transitions offered so far."""
+        return BufferStats(**{**self._counts, "evicted": self._owner.evicted})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the filter's state, and of the books for the slots in use."""
+        return self.admission.nbytes + self._owner.nbytes + 16 * self._size
+
+    def state_dict(self) -> dict[str, Any]:
+        """Ages, positions, counts and the filter's state, as arrays and JSON values."""
+        return {
+            "capacity": self.capacity,
+            "counts": asdict(self.stats),
+            "slots": self._owner.oldest_first(),
+            "positions": self.oldest_first(),
+            "filter": self.admission.name,
+            "admission": self.admission.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that a ledger with the same kind of filter gave.
+
+        Raises:
+            ValueError: the state is of another filter or capacity, or is damaged; nothing changes.
+        """
+        if state["filter"] != self.admission.name or state["capacity"] != self.capacity:
+            raise ValueError(
+                f"the state is of filter {state['filter']!r} with capacity {state['capacity']}, "
+                f"this buffer has {self.admission.name!r} with {self.capacity}"
+            )
+        slots = np.asarray(state["slots"], dtype=np.int64)
+        positions = np.asarray(state["positions"], dtype=np.int64)
+        in_range = bool((slots >= 0).all() and (slots < self.capacity).all())
+        if (
+            not in_range
+            or len(np.unique(slots)) != len(slots)
+            or not np.array_equal(np.sort(positions), np.arange(len(slots)))
+        ):
+            raise ValueError("the state's slots and positions do not belong together")
+        admission = type(self.admission).from_state_dict(state["admission"])
+        self._counts = {name: int(count) for name, count in state["counts"].items()}
+        self._owner = Owner(admission, self.capacity, slots.tolist())
+        self._owner.evicted = self._counts["evicted"]
+        self._position_of[:], self._slot_at[:] = -1, -1
+        self._position_of[slots], self._slot_at[positions] = positions, slots
+        self._size = len(slots)

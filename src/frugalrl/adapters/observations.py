@@ -1,0 +1,170 @@
+"""Observations of any space as flat rows of numbers, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+_PIXELS = 3
+"""Bytes of an image in one float32: whole numbers are exact there up to 24 bits."""
+
+
+class _Part(NamedTuple):
+    """One sub-space and the columns it takes in a row."""
+
+    key: str | None
+    kind: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    start: int
+    stop: int
+
+
+class FlatObservations:
+    """Lays observations out as rows of numbers: the keys of a Dict in order, each flattened.
+
+    A Discrete observation is one column that holds its number, so nothing grows by one-hot codes.
+    An image (uint8, two axes or more) is packed, three bytes in a float32.
+
+    Args:
+        space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict of these.
+        exact: write every float64 as four numbers of 16 bits, which a float32 column holds without
+            loss. For filters that look at no observation.
+        observation_key: of a Dict, the key or keys that a filter reads; None for all that are no
+            images.
+        half: rows will be stored as float16, which holds one byte of an image, not three.
+
+    Raises:
+        ValueError: the space is of another kind, or has no such key.
+    """
+
+    def __init__(
+        self,
+        space: spaces.Space[Any],
+        exact: bool = False,
+        observation_key: str | Sequence[str] | None = None,
+        half: bool = False,
+    ) -> None:
+        subspaces: dict[str | None, spaces.Space[Any]] = {None: space}
+        self.is_dict = isinstance(space, spaces.Dict)
+        if isinstance(space, spaces.Dict):
+            subspaces = {key: space.spaces[key] for key in space.spaces}
+        read = _keys_to_read(subspaces, observation_key)
+        lows, highs, self._parts, start, columns = [], [], [], 0, []
+        self._pixels = 1 if half else _PIXELS
+        for key, subspace in subspaces.items():
+            kind, low, high, shape = self._form(subspace, key, exact)
+            stop = start + len(low)
+            self._parts.append(_Part(key, kind, shape, np.dtype(subspace.dtype), start, stop))
+            lows.append(low)
+            highs.append(high)
+            if key in read:
+                columns.append(np.arange(start, stop))
+            start = stop
+        self.is_double = any(part.dtype == np.float64 for part in self._parts)
+        self.space = spaces.Box(np.concatenate(lows), np.concatenate(highs), dtype=np.float64)
+        self.columns: NDArray[np.int64] = np.concatenate([np.empty(0, np.int64), *columns])
+        """Columns that a filter reads; none where all is images."""
+
+    def _form(
+        self, space: spaces.Space[Any], key: str | None, exact: bool
+    ) -> tuple[str, NDArray[np.float64], NDArray[np.float64], tuple[int, ...]]:
+        """Say how a sub-space is written into columns, and the limits of each."""
+        if is_image(space):
+            assert space.shape is not None
+            size = -(-math.prod(space.shape) // self._pixels)
+            most = 256.0**self._pixels - 1.0
+            return "image", np.zeros(size), np.full(size, most), space.shape
+        low, high, shape = _bounds(space, key)
+        if exact and space.dtype == np.float64:
+            return "exact", np.zeros(4 * low.size), np.full(4 * low.size, 65535.0), shape
+        return "plain", low.reshape(-1), high.reshape(-1), shape
+
+    def flatten(self, observations: Any) -> NDArray[Any]:
+        """Turn a batch of observations (n, ...) into rows."""
+        if not self.is_dict:
+            return self._columns(np.asarray(observations), self._parts[0])
+        parts = [self._columns(np.asarray(observations[part.key]), part) for part in self._parts]
+        return np.concatenate(parts, axis=1)
+
+    def _columns(self, values: NDArray[Any], part: _Part) -> NDArray[Any]:
+        rows = values.reshape(len(values), -1)
+        if part.kind == "exact":
+            words = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint16)
+            return words.astype(np.float32)
+        if part.kind == "image":
+            width = (part.stop - part.start) * self._pixels
+            bytes_of = np.zeros((len(rows), width // self._pixels, self._pixels), np.uint32)
+            bytes_of.reshape(len(rows), width)[:, : rows.shape[1]] = rows
+            shifts = 8 * np.arange(self._pixels, dtype=np.uint32)
+            packed = (bytes_of << shifts).sum(axis=2, dtype=np.uint32)
+            return np.asarray(packed, dtype=np.float32)
+        return rows
+
+    def unflatten(self, rows: NDArray[Any]) -> Any:
+        """Turn rows into a batch of observations, integers as integers."""
+        if not self.is_dict:
+            return self._restore(rows, self._parts[0])
+        return {
+            part.key: self._restore(rows[:, part.start : part.stop], part) for part in self._parts
+        }
+
+    def _restore(self, columns: NDArray[Any], part: _Part) -> NDArray[Any]:
+        if part.kind == "exact":
+            columns = columns.astype(np.uint16).view(np.float64)
+        elif part.kind == "image":
+            numbers = columns.astype("<u4")
+            pixels = numbers[:, :, None].view(np.uint8)[:, :, : self._pixels]
+            columns = pixels.reshape(len(columns), -1)[:, : math.prod(part.shape)]
+        values = columns.reshape(len(columns), *part.shape)
+        return values if part.dtype.kind == "f" else values.astype(part.dtype, copy=False)
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Tell whether a space is one of images: bytes with two axes or more."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) >= 2
+
+
+def _keys_to_read(
+    subspaces: dict[str | None, spaces.Space[Any]], observation_key: str | Sequence[str] | None
+) -> set[str | None]:
+    """Give the keys of the sub-spaces that a filter reads."""
+    vectors = {key for key, subspace in subspaces.items() if not is_image(subspace)}
+    if observation_key is None:
+        return vectors
+    wanted = {observation_key} if isinstance(observation_key, str) else set(observation_key)
+    unknown = sorted(str(key) for key in wanted - vectors)
+    if unknown or not wanted:
+        there = ", ".join(repr(key) for key in vectors if key is not None)
+        raise ValueError(
+            f"observation_key={observation_key!r}: "
+            + (f"{unknown[0]!r} is no vector in the observation space; " if unknown else "")
+            + (f"use of {there}" if there else "the observation space is no Dict; leave it out")
+        )
+    return set(wanted)
+
+
+def _bounds(
+    space: spaces.Space[Any], key: str | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[int, ...]]:
+    """Return the low and high ends of a sub-space and the shape of one observation."""
+    where = "observation_space" if key is None else f"observation_space[{key!r}]"
+    if isinstance(space, spaces.Box):
+        return space.low.astype(np.float64), space.high.astype(np.float64), space.shape
+    if isinstance(space, spaces.Discrete):
+        low = np.array([space.start], dtype=np.float64)
+        return low, low + float(space.n) - 1.0, (1,)
+    if isinstance(space, spaces.MultiDiscrete):
+        low = np.zeros(space.nvec.shape) + np.asarray(getattr(space, "start", 0), np.float64)
+        return low, low + space.nvec - 1.0, space.nvec.shape
+    if isinstance(space, spaces.MultiBinary):
+        return np.zeros(space.shape), np.ones(space.shape), space.shape
+    raise ValueError(
+        f"{where} is {space}; supported are Box, Discrete, MultiDiscrete, MultiBinary "
+        "and a flat Dict of these"
+    )

@@ -1,0 +1,192 @@
+"""skrl, and with it Isaac Lab: a memory that keeps only what a filter admits.
+
+from frugalrl.adapters.skrl import FrugalMemory
+
+memory = FrugalMemory(memory_size=10_000, num_envs=env.num_envs, device=env.device,
+                      on_equivalent="replace")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+from numpy.typing import NDArray
+
+from frugalrl.adapters._install import install_hint
+from frugalrl.adapters.filters import make_filter
+from frugalrl.adapters.ledger import AdmissionLedger
+from frugalrl.admission.protocol import AdmissionFilter
+from frugalrl.replay.results import BufferStats
+
+try:
+    import torch
+    from skrl.memories.torch import RandomMemory
+
+    from frugalrl.adapters._tensors import with_arrays, with_tensors
+except ImportError as error:
+    raise install_hint("frugalrl.adapters.skrl", "skrl", "skrl", error) from error
+
+
+class FrugalMemory(RandomMemory):  # type: ignore[misc]
+    """skrl's RandomMemory with admission: one filter and one pool for all environments.
+
+    Each environment's transition is admitted on its own. Tensors stay on their device; the filter
+    gets the observations and rewards of a step on the host, all environments at once.
+
+    Args:
+        memory_size: as in skrl: at most `memory_size * num_envs` transitions are kept.
+        num_envs: number of environments.
+        device: of the tensors.
+        replacement: whether a batch may hold a transition twice.
+        observation_key: name of the tensor that is the filter's observation.
+        reward_key: name of the tensor that is the reward.
+        observation_space: flat Box whose finite limits bound the filter's cells; None takes the
+            limits from the warm-up.
+        admission: any filter (it is copied); None for a FrugalFilter.
+        **filter_arguments: FrugalFilter's arguments.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory_size: int,
+        num_envs: int = 1,
+        device: str | torch.device | None = None,
+        replacement: bool = True,
+        observation_key: str = "observations",
+        reward_key: str = "rewards",
+        observation_space: Box | None = None,
+        admission: AdmissionFilter | None = None,
+        **filter_arguments: Any,
+    ) -> None:
+        if filter_arguments.pop("export", False):
+            raise ValueError("export=True writes rows of environments, of which there are none")
+        self._fresh = make_filter(admission, filter_arguments)
+        super().__init__(
+            memory_size=memory_size, num_envs=num_envs, device=device, replacement=replacement
+        )
+        self._observation_key, self._reward_key = observation_key, reward_key
+        self._space = observation_space
+        self.reset()
+
+    def __len__(self) -> int:
+        return len(self._ledger)
+
+    @property
+    def admission(self) -> AdmissionFilter:
+        """The filter in use."""
+        return self._ledger.admission
+
+    @property
+    def stats(self) -> BufferStats:
+        """What has become of the transitions offered so far."""
+        return self._ledger.stats
+
+    def reset(self) -> None:
+        """Forget every transition, and what the filter learnt from them."""
+        super().reset()
+        copy = type(self._fresh).from_state_dict(self._fresh.state_dict())
+        self._ledger = AdmissionLedger(self.memory_size * self.num_envs, copy, self._space)
+
+    def add_samples(self, **tensors: Any) -> None:
+        """Offer transitions: (environments, size) tensors by name, or (size,) for a single one.
+
+        As in skrl, tensors that were not created are passed over.
+
+        Raises:
+            ValueError: the observation or the reward is missing, or shapes do not fit.
+        """
+        rows = {
+            name: tensor if tensor.ndim > 1 else tensor.reshape(1, -1)
+            for name, tensor in tensors.items()
+            if tensor is not None and name in self.tensors
+        }
+        for key in (self._observation_key, self._reward_key):
+            if key not in rows:
+                raise ValueError(
+                    f"the samples have no {key!r} that was created; there are "
+                    f"{', '.join(sorted(rows)) or 'none'}. Name yours with observation_key= and "
+                    "reward_key="
+                )
+        observations, rewards = _host(rows[self._observation_key]), _host(rows[self._reward_key])
+        count = len(observations)
+        wrong = {name: tuple(row.shape) for name, row in rows.items() if len(row) != count}
+        if wrong or rewards.shape != (count, 1):
+            raise ValueError(f"{count} observations, but {wrong or {'rewards': rewards.shape}}")
+
+        def write(chosen: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+            source = torch.as_tensor(chosen, device=self.device)
+            target = torch.as_tensor(positions, device=self.device)
+            for name, tensor in rows.items():
+                self._write(name, target, tensor.to(self.device)[source])
+
+        self._ledger.offer(observations, rewards[:, 0], write, self._move)
+        self.filled = len(self) == self.memory_size * self.num_envs
+        self.memory_index, self.env_index = divmod(len(self), self.num_envs)
+
+    def _write(self, name: str, positions: torch.Tensor, values: torch.Tensor) -> None:
+        self.tensors_view[name][positions] = values.to(self.tensors[name].dtype)
+
+    def _move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
+        """Close the gaps that the filter's choice has left."""
+        source = torch.as_tensor(sources, device=self.device)
+        target = torch.as_tensor(targets, device=self.device)
+        for view in self.tensors_view.values():
+            view[target] = view[source]
+
+    def sample(
+        self, names: list[str], *, batch_size: int, mini_batches: int = 1, sequence_length: int = 1
+    ) -> list[list[torch.Tensor]]:
+        """Draw a batch uniformly from what is stored.
+
+        Raises:
+            ValueError: nothing is stored.
+            NotImplementedError: sequences are asked for.
+        """
+        if sequence_length > 1:
+            raise NotImplementedError(
+                f"sequence_length={sequence_length} needs the neighbours of a transition in time, "
+                "which admission may have dropped; use sequence_length=1"
+            )
+        if not len(self):
+            raise ValueError("the memory is empty; add samples before sampling")
+        drawn = super().sample(names, batch_size=batch_size, mini_batches=mini_batches)
+        return list(drawn)
+
+    def sample_all(
+        self, names: list[str], *, mini_batches: int = 1, sequence_length: int = 1
+    ) -> list[list[torch.Tensor]]:
+        """Refuse: what reads all of a memory in its order is on-policy."""
+        raise NotImplementedError(
+            "sample_all reads whole rollouts in order, of which admission may have dropped steps; "
+            "FrugalMemory is for off-policy agents, which use sample"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is stored and the filter's state, as tensors and plain values."""
+        held = {name: view[: len(self)].clone() for name, view in self.tensors_view.items()}
+        return {"ledger": with_tensors(self._ledger.state_dict()), "tensors": held}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from the state of a memory of the same size, tensors and kind of filter.
+
+        Raises:
+            ValueError: the state is of another size, filter or other tensors.
+        """
+        if set(state["tensors"]) != set(self.tensors):
+            raise ValueError(
+                f"the state has tensors {sorted(state['tensors'])}, this memory "
+                f"{self.get_tensor_names()}; create the same first"
+            )
+        self._ledger.load_state_dict(with_arrays(state["ledger"]))
+        for name, values in state["tensors"].items():
+            self.tensors_view[name][: len(values)] = values.to(self.device)
+        self.filled = len(self) == self.memory_size * self.num_envs
+        self.memory_index, self.env_index = divmod(len(self), self.num_envs)
+
+
+def _host(tensor: torch.Tensor) -> NDArray[Any]:
+    """Give a tensor as (rows, values) on the host."""
+    return np.asarray(tensor.detach().reshape(len(tensor), -1).cpu().numpy())
