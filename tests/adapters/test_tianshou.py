@@ -295,7 +295,7 @@ def test_returns_over_n_steps_are_tianshous(environments, n_step):
     frugal = make(environments, 900, n_step=n_step, gamma=0.9, **FILTERS["all"])
     reference = plain(environments, 900)
     for buffer in (frugal, reference):
-        make_collector(buffer, environments).collect(n_step=240)
+        make_collector(buffer, environments).collect(n_step=120)
     ours = sorted(targets(frugal, frugal.sample_indices(0), n_step))
     indices = reference.sample_indices(0)
     running = reference.unfinished_index()
@@ -310,9 +310,9 @@ def test_returns_over_n_steps_are_tianshous(environments, n_step):
 @pytest.mark.parametrize("name", FILTERS)
 def test_filters_decide_about_returns_over_n_steps(name):
     buffer = make(2, 60, n_step=3, gamma=0.9, **FILTERS[name])
-    reference = plain(2, 2_000)
+    reference = plain(2, 1_000)
     for each in (buffer, reference):
-        make_collector(each, 2).collect(n_step=600)
+        make_collector(each, 2).collect(n_step=300)
     possible = set(np.round(targets(reference, reference.sample_indices(0), 3), 9))
     buffer.sample_indices(1)
     stored = np.round(targets(buffer, buffer.sample_indices(0), 3), 9)
@@ -338,12 +338,12 @@ def test_memory_grows_with_need():
     assert buffer.nbytes < 1_000_000
     many = make(2, 100_000, **FILTERS["all"])
     collector = make_collector(many, 2)
-    collector.collect(n_step=1_400)
+    collector.collect(n_step=600)
     small, held = many.nbytes, many[:].obs.copy()
-    collector.collect(n_step=2_000)
+    collector.collect(n_step=600)
     assert many.nbytes > small
-    assert len(many) == 3_400
-    np.testing.assert_array_equal(many[:].obs[:1_400], held)
+    assert len(many) == 1_200
+    np.testing.assert_array_equal(many[:].obs[:600], held)
 
 
 def test_there_are_no_buffers_for_each_environment():
