@@ -95,8 +95,8 @@ class AdmissionLedger:
         return Outcome(codes, positions)
 
     def _find_positions(self, slots: Rows) -> None:
-        """Give the next positions to slots that have none."""
-        new = slots[self._position_of[slots] < 0]
+        """Give the next positions to slots that have none, in the order of their numbers."""
+        new = np.sort(slots[self._position_of[slots] < 0])
         places = np.arange(self._size, self._size + len(new))
         self._position_of[new], self._slot_at[places] = places, new
         self._size += len(new)
@@ -115,7 +115,8 @@ class AdmissionLedger:
         movers = beyond[~np.isin(beyond, emptied)]
         moved = self._slot_at[movers]
         self._position_of[moved], self._slot_at[gaps] = gaps, moved
-        move(movers, gaps)
+        if len(gone):
+            move(movers, gaps)
 
     def _count_refused(self, refused: int) -> None:
         if refused and not self._counts["rejected_nonfinite"]:

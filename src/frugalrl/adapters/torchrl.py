@@ -205,17 +205,18 @@ class FrugalWriter(Writer):
         """Close the gaps that the filter's choice has left, and end the storage after the last."""
         order = np.arange(len(self._ledger))
         order[targets] = sources
-        kept = self._storage.get(torch.as_tensor(order))
-        if isinstance(kept, list):
-            kept = torch.stack(kept)
-        kept = kept.clone()
+        kept = None
+        if len(order):
+            kept = self._storage.get(torch.as_tensor(order))
+            kept = torch.stack(kept) if isinstance(kept, list) else kept.clone()
         self._storage._empty()
-        index = torch.arange(len(order))
-        kept.set("index", index)
-        self._storage.set(index, kept)
         for buffer in self._storage._attached_entities_iter():
             buffer.sampler._empty()
-        self._tell_samplers(index)
+        if kept is not None:
+            index = torch.arange(len(order))
+            kept.set("index", index)
+            self._storage.set(index, kept)
+            self._tell_samplers(index)
 
     def _tell_samplers(self, index: int | torch.Tensor) -> None:
         for buffer in self._storage._attached_entities_iter():
