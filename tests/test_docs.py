@@ -55,3 +55,11 @@ def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"\S+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
     assert pages == listed, "mkdocs.yml lists other pages under nav than docs/ holds"
+
+
+def test_every_public_name_is_in_the_reference():
+    import frugalrl
+
+    reference = (ROOT / "docs" / "api.md").read_text("utf-8")
+    documented = set(re.findall(r"^::: \S+\.(\w+)$", reference, re.MULTILINE))
+    assert documented == set(frugalrl.__all__) - {"__version__"}
