@@ -91,6 +91,28 @@ def measure_costs(rounds: int) -> dict[str, Any]:
     return found
 
 
+class Sleeper:
+    """Never answers in time."""
+
+    def sleep(self) -> None:
+        time.sleep(600)
+
+
+def measure_looks(ray: Any, rounds: int) -> dict[str, float]:
+    """Measure one look at fragments of which none has come, by how many are under way."""
+    found = {}
+    for pending in (4, 200, 2_000):
+        sleeper = ray.remote(num_cpus=1)(Sleeper).remote()
+        references = [sleeper.sleep.remote() for _ in range(pending)]
+        ray.wait(references, num_returns=pending, timeout=1)
+        begun = time.perf_counter()
+        for _ in range(rounds):
+            ray.wait(references, num_returns=pending, timeout=0)
+        found[str(pending)] = 1e6 * (time.perf_counter() - begun) / rounds
+        ray.kill(sleeper)
+    return found
+
+
 def measure_throughput(actors: list[int]) -> list[dict[str, Any]]:
     """Measure steps per second and the learner's idle share against the number of actors."""
     rows = []
@@ -152,6 +174,7 @@ def measure_edge(seeds: int, steps: int) -> list[dict[str, Any]]:
                         "env_steps": measures["env_steps"],
                     }
                 )
+                print(rows[-1], flush=True)
     return rows
 
 
@@ -171,6 +194,12 @@ def show(found: dict[str, Any]) -> None:
                 ]
                 for steps, row in found["costs"].items()
             ],
+        )
+    if "looks" in found:
+        print_table(
+            "A look at fragments under way, of which none has come",
+            ["under way", "us"],
+            [[pending, f"{spent:.0f}"] for pending, spent in found["looks"].items()],
         )
     if "throughput" in found:
         print_table(
@@ -232,11 +261,12 @@ def main() -> None:
     register()
     found: dict[str, Any] = {"conditions": conditions(PACKAGES)}
     found["conditions"]["processors"] = os.cpu_count()
-    with connected(None, cpus=max(options.actors)):
+    with connected(None, cpus=max(options.actors)) as ray:
         # Compiles everything, so that no measurement does.
         train(config("Sleep-v0", 400), ActorSettings(1))
         if "costs" in options.part:
             found["costs"] = measure_costs(options.rounds)
+            found["looks"] = measure_looks(ray, 10 * options.rounds)
         if "throughput" in options.part:
             found["throughput"] = measure_throughput(options.actors)
         if "overhead" in options.part:
