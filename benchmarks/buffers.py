@@ -1,10 +1,11 @@
-"""Bytes a transition and microseconds for add and sample(256), beside other replay buffers.
+"""Bytes per transition and microseconds for add and sample(256), beside other replay buffers.
 
 Contenders are Stable-Baselines3's ReplayBuffer and cpprb's ReplayBuffer and
 PrioritizedReplayBuffer, on streams with the shapes of Hopper and Humanoid. Everybody gets the same
 stream, one transition at a time, and is measured in turn. Bytes are the growth of the resident
 memory of a fresh process while a buffer is filled to its capacity, so slack, index structures and
-the filter count; `nbytes` is what our buffer says of itself.
+the filter count; `nbytes` is what our buffer says of itself. The seconds of the first use are those
+of a fresh process with nothing compiled yet: a buffer with a filter is filled and drawn from.
 
     python benchmarks/buffers.py [--transitions N] [--rounds N] [--out FILE]
 """
@@ -13,9 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,15 +74,24 @@ class Contender:
 class Ours(Contender):
     """frugalrl.ReplayBuffer."""
 
-    def __init__(self, shape: str, capacity: int, fac: bool = False, prioritized: bool = False):
+    def __init__(
+        self,
+        shape: str,
+        capacity: int,
+        warmup_steps: int | None = None,
+        prioritized: bool = False,
+        admission: Any = None,
+    ) -> None:
         import frugalrl
 
         width, actions = SHAPES[shape]
+        if warmup_steps is not None:
+            admission = frugalrl.FrugalFilter(warmup_steps=warmup_steps)
         self.buffer = frugalrl.ReplayBuffer(
             capacity,
             observation_space=spaces.Box(-np.inf, np.inf, (width,), np.float64),
             action_space=spaces.Box(-1.0, 1.0, (actions,), np.float32),
-            admission=frugalrl.FrugalFilter(warmup_steps=2_000) if fac else None,
+            admission=admission,
             sampler="prioritized" if prioritized else "uniform",
         )
         self.prioritized = prioritized
@@ -196,15 +209,28 @@ class Cpprb(Contender):
         return int(self.buffer.get_stored_size())
 
 
+def random_admit() -> Any:
+    """A filter that is not ours to the buffer, as any other."""
+    import frugalrl
+
+    return frugalrl.RandomAdmit(0.9)
+
+
 CONTENDERS: dict[str, Callable[[str, int], Any]] = {
     "frugalrl": Ours,
-    "frugalrl, FAC": lambda shape, capacity: Ours(shape, capacity, fac=True),
+    "frugalrl, FAC": lambda shape, capacity: Ours(shape, capacity, warmup_steps=2_000),
+    "frugalrl, FAC's warm-up": lambda shape, capacity: Ours(
+        shape, capacity, warmup_steps=10 * capacity
+    ),
+    "frugalrl, another filter": lambda shape, capacity: Ours(
+        shape, capacity, admission=random_admit()
+    ),
     "Stable-Baselines3": StableBaselines,
     "cpprb": Cpprb,
     "cpprb, next_of": lambda shape, capacity: Cpprb(shape, capacity, compressed=True),
     "frugalrl, prioritized": lambda shape, capacity: Ours(shape, capacity, prioritized=True),
     "frugalrl, FAC + prioritized": lambda shape, capacity: Ours(
-        shape, capacity, fac=True, prioritized=True
+        shape, capacity, warmup_steps=2_000, prioritized=True
     ),
     "cpprb, prioritized": lambda shape, capacity: Cpprb(shape, capacity, prioritized=True),
 }
@@ -237,6 +263,32 @@ def memory_of(name: str, shape: str, transitions: int) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
+
+
+FIRST_USE = """
+import time
+from buffers import Ours, Stream
+stream = Stream("hopper", 3000)
+started = time.perf_counter()
+ours = Ours("hopper", 10_000, warmup_steps=2_000)
+ours.add(stream, 0, 2500)
+ours.sample(1)
+print(time.perf_counter() - started)
+"""
+
+
+def seconds_of_first_use() -> float:
+    """Make, fill and draw from a buffer with a filter in a process that finds nothing compiled."""
+    with tempfile.TemporaryDirectory() as empty:
+        done = subprocess.run(
+            [sys.executable, "-c", FIRST_USE],
+            cwd=Path(__file__).parent,
+            env={**os.environ, "FRUGALRL_CACHE_DIR": empty},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return float(done.stdout)
 
 
 def measure_time(shape: str, transitions: int, rounds: int) -> dict[str, dict[str, Any]]:
@@ -307,6 +359,8 @@ def main() -> None:
                   f"sample({BATCH}), us", "with feedback, us"]  # fmt: skip
         title = f"{shape}-shaped, {options.transitions:,} transitions offered; median (quartiles)"
         print_table(title, header, rows)
+    first_use = seconds_of_first_use()
+    print(f"first use of filter and buffer, compiling: {first_use:.1f} s")
     write_json(
         options.out,
         {
@@ -314,6 +368,7 @@ def main() -> None:
             "transitions": options.transitions,
             "rounds": options.rounds,
             "batch": BATCH,
+            "first_use_seconds": first_use,
             "results": results,
             **conditions(PACKAGES),
         },
