@@ -72,10 +72,9 @@ def make_loop(tiny, monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _environment() -> Iterator[None]:
-    """Let processes that tests start find the environments, and Ray listen on loopback alone."""
+    """Let processes that tests start find the environments."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([*_WORLDS, os.environ.get("PYTHONPATH", "")]))
-        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         yield
 
 

@@ -149,7 +149,8 @@ def test_a_run_whose_node_dies_goes_on_on_another(cluster, tmp_path):
 
 
 def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
-    (run,) = expand(make_suite("baseline", seconds=0.005))
+    # Slow enough not to be done before the signal on a busy machine.
+    (run,) = expand(make_suite("baseline", seconds=0.02))
     stop = Watch(lambda: bool(checkpoints(tmp_path)), lambda: os.kill(os.getpid(), signal.SIGINT))
     with RayTasks(tmp_path) as backend:
         grid = Grid(tmp_path, [run], backend=backend)
