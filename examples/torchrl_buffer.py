@@ -1,4 +1,4 @@
-"""A TorchRL replay buffer that keeps only unique experiences, filled by TorchRL's collector.
+"""A TorchRL replay buffer with the frugal filter, filled by TorchRL's collector.
 
     python examples/torchrl_buffer.py
 

@@ -1,4 +1,4 @@
-"""Frugal: replay buffers that keep only unique experiences.
+"""Frugal: replay buffers for little memory, with a choice of what they keep.
 
 Everything is exported lazily, so that ``import frugalrl`` costs milliseconds and loads neither
 Numba, SciPy, JAX nor Torch until a name that needs them is used.
