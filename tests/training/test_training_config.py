@@ -55,9 +55,10 @@ def test_defaults_are_those_of_stable_baselines():
         assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
 
 
-def test_a_configuration_survives_json():
+@pytest.mark.parametrize("bins", [70, (70, 50, 20)])
+def test_a_configuration_survives_json(bins):
     config = TrainConfig(
-        env="Pendulum-v1", net_arch=(3, 4), admission="fac", fac_bins=70, env_kwargs='{"g": 9.0}'
+        env="Pendulum-v1", net_arch=(3, 4), admission="fac", fac_bins=bins, env_kwargs='{"g": 9.0}'
     )
     full = resolve(config).config
     back = TrainConfig.from_dict(json.loads(json.dumps(full.to_dict())))

@@ -123,8 +123,8 @@ class TrainConfig:
     """A dimension is important from this share of the largest diagonal entry of R on (nu)."""
     fac_min_dimension_fraction: float | None = None
     """At least this share of the dimensions is important."""
-    fac_bins: int | None = None
-    """Bins of each important dimension (mu)."""
+    fac_bins: int | tuple[int, ...] | None = None
+    """Bins of each important dimension (mu): one number, or one for each dimension."""
     fac_kernel: Literal["epanechnikov", "tophat", "gaussian"] | None = None
     """Kernel of the reward density."""
     fac_bandwidth: float | None = None
@@ -237,6 +237,8 @@ class TrainConfig:
         fields["wrappers"] = tuple(fields.get("wrappers") or ())
         if fields.get("net_arch") is not None:
             fields["net_arch"] = net_arch_from(fields["net_arch"])
+        if isinstance(fields.get("fac_bins"), list):
+            fields["fac_bins"] = tuple(fields["fac_bins"])
         return cls(**fields)
 
     @property
