@@ -120,9 +120,9 @@ def test_a_run_whose_node_dies_goes_on_on_another(cluster, tmp_path):
     other = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
 
     def kill_its_node() -> None:
-        # Killed processes may have left theirs: only a living one is meant.
-        workers = [int(path.name.split("-")[2]) for path in Path("/tmp").glob("frugalrl-run-*")]
-        (worker,) = [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+        # Other processes may have left theirs, so the newest is this run's.
+        scratch = max(Path("/tmp").glob("frugalrl-run-*"), key=lambda path: path.stat().st_mtime)
+        worker = int(scratch.name.split("-")[2])
         raylet = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
         (node,) = [n for n in (first, other) if n.all_processes["raylet"][0].process.pid == raylet]
         cluster.remove_node(node, allow_graceful=False)
