@@ -177,3 +177,23 @@ def test_only_terminal_transitions_have_no_future():
     np.testing.assert_array_equal(
         inputs.discounts, np.where(batch.terminated, np.float32(0), np.float32(0.99))
     )
+
+
+@pytest.mark.parametrize("engine", ["fused", "jax"])
+def test_single_precision_costs_no_more_than_its_rounding(engine):
+    """SAC's actor gradient in float32 is that of float64, also where actions saturate."""
+    for seed in range(6):
+        agent = make("sac", engine=engine, net_arch=(7,))
+        batch, actor = make_batch(agent, seed=seed), np.array(agent._learner.state().actor, float)
+        with jax.enable_x64(False):
+            agent.update(batch)
+        inputs = make("sac", net_arch=(7,))._fill(batch)
+        inputs = type(inputs)(*(np.asarray(array[0], float) for array in inputs))
+        critics_after = np.array(agent._learner.state().critics, float)
+        exact = jax.grad(
+            lambda flat, data=inputs, after=critics_after, spec=agent.spec: sac.actor_loss(
+                flat, spec, after, data, 1.0
+            )[0]
+        )(actor)
+        gradient = np.asarray(agent._learner.state().actor_first) / np.float32(0.1)
+        np.testing.assert_allclose(gradient, exact, atol=1e-5)

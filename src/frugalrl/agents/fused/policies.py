@@ -17,6 +17,12 @@ HALF, TWO = np.float32(0.5), np.float32(2)
 
 
 @compiled
+def tanh_slope(action: np.float32) -> np.float32:
+    """Return 1 - action**2 without the rounding of a square near one, where actions saturate."""
+    return (ONE - action) * (ONE + action)
+
+
+@compiled
 def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: Floats) -> None:
     """Draw actions (n, a) and log-probabilities from means and log stds (n, 2a)."""
     a = actions.shape[1]
@@ -27,7 +33,7 @@ def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: F
             action = np.tanh(outputs[i, j] + np.exp(log_std) * noise[i, j])
             actions[i, j] = action
             total -= HALF * noise[i, j] * noise[i, j] + log_std + HALF_LOG_TWO_PI
-            total -= np.log(ONE - action * action + EPSILON)
+            total -= np.log(tanh_slope(action) + EPSILON)
         log_prob[i] = total
 
 
@@ -36,7 +42,7 @@ def unsquashed_gradient(
     action: np.float32, weight: np.float32, action_gradient: np.float32
 ) -> np.float32:
     """Go back through tanh, both the action's way and its log-determinant's."""
-    rest = ONE - action * action
+    rest = tanh_slope(action)
     return weight * TWO * action * rest / (rest + EPSILON) + action_gradient * rest
 
 
@@ -88,7 +94,7 @@ def sample_sde(
             actions[i, j] = action
             spread = variance[i, j]
             total -= HALF * (deviation[i, j] * deviation[i, j] / spread + np.log(spread))
-            total -= HALF_LOG_TWO_PI + np.log(ONE - action * action + EPSILON)
+            total -= HALF_LOG_TWO_PI + np.log(tanh_slope(action) + EPSILON)
         log_prob[i] = total
 
 
