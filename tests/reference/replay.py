@@ -10,6 +10,7 @@ import numpy as np
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 
 REFUSED = 3
+RUN_LENGTH = 50
 
 
 class State:
@@ -43,6 +44,9 @@ class SlowBuffer:
         self.admission = admission
         self.dtype = dtype
         self.victims = victims
+        # Random eviction: the transition that goes next, and how many of its run are left.
+        self.following: Transition | None = None
+        self.left = 0
         self.slots: dict[int, Transition] = {}  # in order of age, oldest first
         self.used = 0  # one more than the highest slot ever used
         self.free: list[int] = []  # freed slots below that; the last one is used first
@@ -120,13 +124,25 @@ class SlowBuffer:
     def evict(self) -> int:
         slot = next(iter(self.slots))
         if self.victims is not None:
-            slot = int(self.victims.random() * self.used)
-            while slot not in self.slots:
-                slot = int(self.victims.random() * self.used)
+            slot = self.next_of_run()
         self.remove(slot)
         self.free.append(slot)
         self.admission.forget(slot)
         self.evicted += 1
+        return slot
+
+    def next_of_run(self) -> int:
+        """A random transition, then the next younger ones; anew where the next one is gone."""
+        slot = next((s for s, held in self.slots.items() if held is self.following), None)
+        if slot is None:
+            slot = int(self.victims.random() * self.used)
+            while slot not in self.slots:
+                slot = int(self.victims.random() * self.used)
+            self.left = RUN_LENGTH
+        self.left -= 1
+        by_age = list(self.slots)
+        younger = by_age[by_age.index(slot) + 1 :][: min(self.left, 1)]
+        self.following = self.slots[younger[0]] if younger else None
         return slot
 
     def clear(self) -> None:

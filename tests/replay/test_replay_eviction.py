@@ -7,8 +7,9 @@ import pytest
 from gymnasium.spaces import Box
 
 import frugalrl
+from frugalrl.replay.storage import RUN_LENGTH
 
-CAPACITY, STEPS = 50, 600
+CAPACITY, STEPS = 400, 4_000
 
 
 def filled(eviction: str, split: int | None = None, **settings: object) -> frugalrl.ReplayBuffer:
@@ -35,6 +36,24 @@ def test_random_eviction_keeps_old_and_new() -> None:
     # Ages are geometric with mean CAPACITY: about one in e**2 is older than twice that.
     old = np.count_nonzero(held < STEPS - 2 * CAPACITY)
     assert 1 <= old <= CAPACITY // 3
+
+
+def test_random_eviction_takes_runs_of_neighbours() -> None:
+    held = filled("random").transitions().rewards.astype(int)
+    gone = np.setdiff1d(np.arange(STEPS), held)
+    runs = np.split(gone, np.flatnonzero(np.diff(gone) > 1) + 1)
+    # The steps are whole runs; where two of them met they are one gap.
+    assert all(len(run) % RUN_LENGTH == 0 for run in runs)
+    assert len(runs) > 5
+
+
+def test_random_eviction_shares_states_nearly_as_well_as_the_ring() -> None:
+    states = {
+        eviction: len(filled(eviction).state_dict()["storage"]["observations"])
+        for eviction in ("oldest", "random")
+    }
+    assert states["oldest"] == CAPACITY + 1
+    assert states["random"] <= 1.05 * states["oldest"]
 
 
 def test_oldest_is_the_default() -> None:

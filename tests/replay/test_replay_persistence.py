@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
-from frugalrl.replay.buffer import ReplayBuffer
+from frugalrl.replay.buffer import VERSION, ReplayBuffer
 from frugalrl.replay.samplers import Prioritized, Uniform
 from frugalrl.state_io import StateFileError, save_state
 
@@ -238,6 +238,9 @@ def spoil(state: dict[str, Any], path: str, value: Any) -> None:
         ("storage/states_allocated", 3),
         ("storage/states_allocated", 10**12),
         ("storage/states_allocated", 1.5),
+        ("storage/run", [0, 1]),
+        ("storage/run", [-1, 5]),
+        ("storage/run", None),
         ("storage/counters/stored", -1),
         ("storage/counters", None),
         ("storage", None),
@@ -267,6 +270,18 @@ def test_inconsistent_states_are_refused(tmp_path: Path, path: str, value: Any) 
     spoil(state, path, value)
     with pytest.raises(ValueError):
         ReplayBuffer.from_state_dict(state)
-    save_state(tmp_path / "b", state, "replay buffer", 2)
+    save_state(tmp_path / "b", state, "replay buffer", VERSION)
     with pytest.raises(StateFileError, match=str(tmp_path)):
         ReplayBuffer.load(tmp_path / "b")
+
+
+@pytest.mark.pure_python
+@pytest.mark.parametrize("run", [[60, 3], [-1, 3], [0, 0], [0, 50], [0], [0, 1, 2], [1.5, 2]])
+def test_a_run_of_nothing_is_refused(run: list[Any]) -> None:
+    buffer = make(eviction="random", capacity=50)
+    feed(buffer, 0, 26)
+    state = buffer.state_dict()
+    assert state["storage"]["run"][1] == 48
+    state["storage"]["run"] = run
+    with pytest.raises(ValueError):
+        ReplayBuffer.from_state_dict(state)

@@ -45,7 +45,7 @@ __all__ = ["DROP", "REFUSED", "REPLACE", "STORE", "Batch", "BufferStats", "Outco
 
 EVICTIONS = ("oldest", "random")
 KIND = "replay buffer"
-VERSION = 2
+VERSION = 3
 
 _ROWS_AT_ONCE = 1024
 """Rows that `extend` stages at once."""
@@ -102,8 +102,9 @@ class ReplayBuffer:
             and the sampler's included.
         dtype: "float32" or "float16", for observations and float actions. Rewards are float32.
         environments: how many will be added at once; any other number is taken too.
-        eviction: which transition goes when the buffer is full: the "oldest", or a "random" one, so
-            that ages spread geometrically: mostly recent, with a long tail.
+        eviction: which transition goes when the buffer is full: the "oldest", or a "random" one
+            and after it the 49 next in age, so that ages spread geometrically: mostly recent, with
+            a long tail.
         extra_fields: (name, shape, dtype) of what every transition has besides, such as
             `("discount", (), "float32")`: keyword arguments of `add`, entries of `Batch.extra`.
 

@@ -56,6 +56,9 @@ CONTROL = np.dtype(
             # The list of ages, the list of free slots, and how many slots were ever used.
             "held", "oldest", "youngest", "free_slot", "slots_used",
             "states_held", "free_state", "states_used",
+            # Random eviction: the transition that goes next, -1 to draw one, and how many of this
+            # run are left, it included.
+            "run_next", "run_left",
             *COUNTERS,
             # Whether something is under way: rows that are staged, how many of them are decided
             # and written; one more than the slot that was evicted last, until all know of it.
@@ -64,6 +67,9 @@ CONTROL = np.dtype(
     ]
 )  # fmt: skip
 
+RUN_LENGTH = 50
+"""Transitions that random eviction takes in the order of their age, so that the states which they
+share leave with them."""
 _LEAST_GROWTH = 64
 _GROWTH_SHIFT = 5
 _JUST_RELEASED = -2
@@ -151,7 +157,7 @@ class Storage:
         self.states = np.empty((0, layout.state_words), dtype=np.uint32)
         self.holders = np.empty(0, dtype=np.int32)
         self.control = np.zeros(1, dtype=CONTROL)
-        for name in ("oldest", "youngest", "free_slot", "free_state"):
+        for name in ("oldest", "youngest", "free_slot", "free_state", "run_next"):
             self.control[name] = -1
         # Arrays are resized in place, so these stay theirs.
         self._set_last(np.full(environments, -1, dtype=np.int32))
@@ -301,11 +307,18 @@ class Storage:
     def evict(self, slot: int | None = None) -> int:
         """Free a slot, this one or that of the oldest or of a random transition; gives which.
 
-        It stays noted as `victim` (plus 1) until the caller sets that to 0.
+        Random ones go in runs: after the one that was drawn those that are next in age, up to
+        `RUN_LENGTH` in all, unless the next is gone or there is none. The slot stays noted as
+        `victim` (plus 1) until the caller sets that to 0.
         """
-        if slot is None:
-            slot = self._number("oldest") if self.victims is None else self._random_slot()
-        evict_slot(self.parts, slot)
+        run = 1
+        if slot is None and self.victims is None:
+            slot = self._number("oldest")
+        elif slot is None:
+            slot, run = self._number("run_next"), self._number("run_left")
+            if slot < 0:
+                slot, run = self._random_slot(), RUN_LENGTH
+        evict_slot(self.parts, slot, run)
         return slot
 
     def _random_slot(self) -> int:
@@ -383,6 +396,7 @@ class Storage:
             # The next growth, and with a byte limit the next eviction, depends on these.
             "slots_allocated": self.allocated_slots,
             "states_allocated": self.allocated_states,
+            "run": [self._number("run_next"), self._number("run_left")],
             "counters": self.counters,
         }
 
@@ -450,8 +464,14 @@ class Storage:
             "oldest": held[0] if count else -1, "youngest": held[-1] if count else -1,
             "free_slot": free[0] if len(free) else -1,
         }  # fmt: skip
+        run_next, run_left = (integer_from("run", number, -1) for number in state["run"])
+        if (run_next, run_left) != (-1, 0) and not (
+            run_next in held and 0 < run_left < RUN_LENGTH and self.victims is not None
+        ):
+            raise ValueError(f"run={state['run']} is none of what is held")
+        run = {"run_next": run_next, "run_left": run_left}
         counters = {name: integer_from(name, state["counters"][name], 0) for name in COUNTERS}
-        for name, value in {**heads, **counters}.items():
+        for name, value in {**heads, **run, **counters}.items():
             self.control[name] = value
 
     def check_claim(self, nbytes: int, name: str, value: int) -> None:
@@ -491,6 +511,9 @@ def _link_youngest(kept: Kept, slot: int) -> None:
 def _unlink(kept: Kept, slot: int) -> None:
     """Take a slot out of the list of ages."""
     control = kept.control[0]
+    if slot == control["run_next"]:
+        control["run_next"] = -1
+        control["run_left"] = 0
     older, newer = kept.slots[slot]["older"], kept.slots[slot]["newer"]
     if older >= 0:
         kept.slots[older]["newer"] = newer
@@ -754,11 +777,15 @@ def _fill(kept: Kept, staged: Staged, number: int, environment: int, flags: int,
 
 
 @compiled
-def evict_slot(parts: Any, slot: int) -> None:
-    """Free an occupied slot and note it as the victim."""
+def evict_slot(parts: Any, slot: int, run: int) -> None:
+    """Free an occupied slot, the first of a run of so many, and note it as the victim."""
     kept = Kept(*parts)
     control = kept.control[0]
+    newer = kept.slots[slot]["newer"]
     _free(kept, slot)
+    if run > 1 and newer >= 0:
+        control["run_next"] = newer
+        control["run_left"] = run - 1
     control["evicted"] += 1
     control["victim"] = slot + 1
     control["unfinished"] = 1
