@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.density_kernels import reward_density
     from frugalrl.admission.dimensions import important_dimensions
+    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.admission.released import ReleasedFilter
@@ -32,6 +33,7 @@ _HOMES = {
     "BufferStats": "frugalrl.replay.buffer",
     "Callback": "frugalrl.training",
     "Decisions": "frugalrl.admission.protocol",
+    "DiverseFilter": "frugalrl.admission.diverse",
     "FrugalFilter": "frugalrl.admission.frugal",
     "LargeBatch": "frugalrl.replay.samplers",
     "Outcome": "frugalrl.replay.buffer",
@@ -64,6 +66,7 @@ __all__ = [
     "BufferStats",
     "Callback",
     "Decisions",
+    "DiverseFilter",
     "FrugalFilter",
     "LargeBatch",
     "Outcome",

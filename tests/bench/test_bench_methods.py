@@ -19,6 +19,7 @@ def test_the_methods_of_the_paper_and_the_controls() -> None:
         "fac",
         "fac-paper",
         "fac-released",
+        "diverse",
         "laber",
         "per",
         "fac+laber",

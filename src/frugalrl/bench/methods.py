@@ -115,6 +115,14 @@ METHODS: dict[str, Method] = {
             needs="size",
         ),
         Method(
+            "diverse",
+            "Diverse",
+            "a buffer with the size of FAC's in which common transitions are overwritten first",
+            {"admission": "diverse"},
+            "#1b9e4b",
+            needs="size",
+        ),
+        Method(
             "random-slot",
             "Random slot",
             "control: FAC's size at every step; all admitted, a random one overwritten",

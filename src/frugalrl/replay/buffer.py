@@ -53,6 +53,7 @@ _FILTERS = {
     "all": ("frugalrl.admission.controls", "AdmitAll"),
     "random": ("frugalrl.admission.controls", "RandomAdmit"),
     "fac": ("frugalrl.admission.frugal", "FrugalFilter"),
+    "diverse": ("frugalrl.admission.diverse", "DiverseFilter"),
     "fac-released": ("frugalrl.admission.released", "ReleasedFilter"),
 }
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}

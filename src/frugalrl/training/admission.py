@@ -27,6 +27,10 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
         return AdmitAll()
     if config.admission == "random":
         return RandomAdmit(rate=config.random_rate, seed=seed)
+    if config.admission == "diverse":
+        from frugalrl.admission.diverse import DiverseFilter
+
+        return DiverseFilter(seed=seed)
     from frugalrl.admission.frugal import FrugalFilter
 
     make = FrugalFilter.paper if config.fac_paper else FrugalFilter

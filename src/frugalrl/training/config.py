@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Env = str | Callable[..., gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any]
     Wrapper = str | Callable[..., gymnasium.Env[Any, Any]]
-    Admission = Literal["none", "fac", "random"] | AdmissionFilter
+    Admission = Literal["none", "fac", "diverse", "random"] | AdmissionFilter
     Keywords = Mapping[str, Any] | str
     Bounds = str | Sequence[Sequence[float]]
     Directory = Path | str
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Widths = Sequence[int] | Mapping[str, Sequence[int]] | NetArch | str
 else:
     Env = Wrapper = str
-    Admission = Literal["none", "fac", "random"]
+    Admission = Literal["none", "fac", "diverse", "random"]
     Keywords = str
     Bounds = str
     Directory = Data = Path
@@ -50,7 +50,7 @@ class TrainConfig:
     algo: Algo = "sac"
     """Algorithm."""
     admission: Admission = "none"
-    """What may enter the buffer: everything, what the frugal filter admits, or a random share."""
+    """What the buffer keeps: all, what the frugal filter admits, rare ones longer, or a share."""
     steps: int | None = None
     """Environment steps, all environments together."""
     seed: int = 0

@@ -40,7 +40,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "normalize": ("none", "obs", "reward", "both"),
     "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
 }
-_ADMISSIONS = ("none", "fac", "random")
+_ADMISSIONS = ("none", "fac", "diverse", "random")
 WARMUP_STEPS = 10_000
 """How long `FrugalFilter` looks on, unless told otherwise."""
 
