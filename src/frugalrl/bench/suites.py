@@ -22,7 +22,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SUITES = ("smoke", "classic", "paper", "ablation", "budget", "small-actor")
+SUITES = ("smoke", "classic", "paper", "ablation", "budget", "budget-quick", "small-actor")
 ALGORITHMS = ("sac", "td3", "ddpg")
 # A run takes these from the grid; a suite that sets them would contradict it.
 _RESERVED = ("env", "algo", "steps", "seed", "out")
