@@ -178,6 +178,12 @@ def versions(*packages: str) -> dict[str, str]:
     return {"python": platform.python_version(), **found}
 
 
+def commit() -> str:
+    """Return the commit of the code that runs."""
+    command = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
 def run(library: str, algo: str, env: str, seed: int) -> None:
     """Train once and write the run's file, unless it exists."""
     path = run_path(library, algo, env, seed)
@@ -196,6 +202,7 @@ def run(library: str, algo: str, env: str, seed: int) -> None:
         "steps": STEPS[env],
         "settings": settings,
         "versions": result["versions"],
+        "commit": commit(),
         "seconds": round(seconds, 1),
         "final_mean": sum(result["final"]) / len(result["final"]),
         "area_under_curve": sum(means) / len(means),
@@ -289,11 +296,8 @@ def summarise() -> None:
                 row["difference"] = [round(bound, 1) for bound in bounds]
             if len(row) > 3:
                 rows.append(row)
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    (RESULTS / "summary.json").write_text(json.dumps({"commit": commit, "rows": rows}, indent=1))
-    text = README.format(table=table(rows), goal=goal(records), commit=commit[:12])
+    (RESULTS / "summary.json").write_text(json.dumps({"commit": commit(), "rows": rows}, indent=1))
+    text = README.format(table=table(rows), goal=goal(records), commit=commit()[:12])
     (RESULTS / "README.md").write_text(text)
     print(table(rows))
     print(goal(records))
