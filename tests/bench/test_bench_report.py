@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -26,6 +28,7 @@ from frugalrl.bench.report.write import write_report
 from frugalrl.bench.results import read_results
 from frugalrl.bench.suites import Task
 from frugalrl.files import read_json, write_json
+from frugalrl.training.errors import StorageError
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 MakeResults = Callable[..., Path]
@@ -97,6 +100,8 @@ def test_everything_is_written(make_results: MakeResults) -> None:
         "Performance profile",
         "0123abc",
         "frugalrl compare Pendulum-v1",
+        "frugalrl train Pendulum-v1 --algo sac --steps 2000 --seed 1",
+        "frugalrl train Hopper-v5 --algo td3 --steps 2000 --seed 2",
         "prefers-color-scheme: dark",
         "@media print",
         "max-width: 640px",
@@ -417,3 +422,19 @@ def test_a_list_of_files_that_was_tampered_with_removes_nothing_else(
     write_json(out / "report.json", {"files": ["../letter.txt", "figures/../../letter.txt"]})
     write_report(make_results(), out)
     assert letter.is_file()
+
+
+def test_a_report_on_a_full_disk_leaves_the_old_one_whole(
+    make_results: MakeResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_results()
+    write_report(root)
+    before = (root / "report.html").read_bytes()
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", no_room)
+    with pytest.raises(StorageError, match="No space left on device"):
+        write_report(root)
+    assert (root / "report.html").read_bytes() == before

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from frugalrl.bench import origin
 from frugalrl.bench.aggregate import BASELINE, Summary, summarize
-from frugalrl.bench.errors import BenchError
+from frugalrl.bench.errors import BenchError, writing
 from frugalrl.bench.grid import Backend, Grid, LocalProcesses
 from frugalrl.bench.live import open_view
 from frugalrl.bench.plan import checked_runs, describe_runs, estimate_line
@@ -63,7 +63,7 @@ def execute(
         print(estimate_line(runs, jobs, lambda line: print(line, flush=True)))
         return 0
     at_a_time = jobs if backend is None else len(runs)
-    with backend or LocalProcesses(keep_buffers=keep_buffers) as starts:
+    with writing(out), backend or LocalProcesses(keep_buffers=keep_buffers) as starts:
         grid = Grid(out, runs, jobs=at_a_time, backend=starts)
         grid.prepare(
             {

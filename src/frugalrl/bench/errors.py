@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from frugalrl.checks import nearest
-from frugalrl.training.errors import ConfigError
+from frugalrl.training.errors import ConfigError, StorageError
 
 
 class BenchError(ConfigError):
@@ -18,3 +20,21 @@ def unknown(what: str, got: str, known: Iterable[str]) -> BenchError:
     near = nearest(got, names)
     hint = f" Did you mean {near!r}?" if near else ""
     return BenchError(f"unknown {what} {got!r}.{hint} There are: {', '.join(names)}.")
+
+
+@contextlib.contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Put into words that a directory cannot be written.
+
+    Raises:
+        StorageError: Instead of the system's own error.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # whoever read our output has gone
+    except OSError as error:
+        raise StorageError(
+            f"{directory} cannot be written: {error.strerror or error}. Is the disk full? Put that "
+            "right, then the same command goes on with what is missing"
+        ) from error

@@ -17,9 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.results import GRID_FILE, read_columns
+from frugalrl.bench.results import GRID_FILE, read_columns, read_done
 from frugalrl.bench.runs import (
-    DONE_FILE,
     ERROR_FILE,
     RUN_DIRECTORY,
     RUN_FILE,
@@ -202,8 +201,8 @@ class Grid:
                     f"{describe_change(stored, job.run)}. Choose another --out, or "
                     "ask for the same settings to go on"
                 )
-            done = read_json(job.directory / DONE_FILE)
-            if done is not None and done.get("fingerprint") == job.run.fingerprint:
+            done = read_done(job.directory, job.run)
+            if done is not None:
                 job.state = "done"
                 job.seconds = float(done.get("wall_seconds") or 0.0)
         runs = {str(job.run.path): job.run.to_json() for job in self.jobs}
@@ -293,7 +292,9 @@ class Grid:
         if source is None:
             return {}
         if run.needs == "size":
-            return {"buffer_size": int((read_json(source.directory / DONE_FILE) or {})["size"])}
+            done = read_done(source.directory, source.run)
+            assert done is not None
+            return {"buffer_size": done["size"]}
         table = read_columns(source.metrics_file)
         rows = np.stack([table["env_steps"], table["buffer_size"]], axis=1).astype(int)
         # A few hundred sizes say as much as thousands, and are written into every control's file.
@@ -305,7 +306,7 @@ class Grid:
         code = job.process.wait()
         job.process = None
         job.seconds = time.monotonic() - job.started
-        done = read_json(job.directory / DONE_FILE)
+        done = read_done(job.directory, job.run)
         if code == 0 and done is not None:
             job.state = "done"
             view.tell(f"done     {job.run.name}: reward {_reward(done)} in {job.seconds:,.0f} s")
@@ -318,12 +319,14 @@ class Grid:
 
     def _failure(self, job: Job, code: int) -> str:
         error = job.directory / ERROR_FILE
-        if not error.is_file():
+        told = _text(error)
+        if not told:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            log = (job.directory / OUTPUT_FILE).read_text(encoding="utf-8", errors="replace")
-            text = f"The process ended with {how}. Its last words:\n{log[-4000:]}"
-            error.write_text(text, encoding="utf-8")
-        return error.read_text(encoding="utf-8", errors="replace")
+            log = _text(job.directory / OUTPUT_FILE)[-4000:] or "none; is the disk full?"
+            told = f"The process ended with {how}. Its last words:\n{log}"
+            with contextlib.suppress(OSError):
+                error.write_text(told, encoding="utf-8")
+        return told
 
     def _block_the_rest(self, view: View) -> None:
         for job in self.jobs:
@@ -376,6 +379,13 @@ class Grid:
 def _visible(directory: Path) -> Iterator[Path]:
     """List a directory without what a grid killed at its very beginning may have left."""
     return (path for path in directory.iterdir() if not path.name.startswith("."))
+
+
+def _text(path: Path) -> str:
+    """Read a file as text; empty where there is none."""
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""
 
 
 def _reward(done: Mapping[str, Any]) -> str:

@@ -170,8 +170,8 @@ def read_result(root: Path, run: Run) -> Result | Problem:
     stored = read_json(directory / RUN_FILE)
     if stored is None:
         return Problem(run, "missing")
-    done = read_json(directory / DONE_FILE)
-    if done is not None and done.get("fingerprint") == run.fingerprint:
+    done = read_done(directory, run)
+    if done is not None:
         return Result(run, directory, done)
     error = directory / ERROR_FILE
     if error.is_file():
@@ -179,6 +179,14 @@ def read_result(root: Path, run: Run) -> Result | Problem:
     if (directory / RUN_DIRECTORY).is_dir():
         return Problem(run, "unfinished")
     return Problem(run, "missing")
+
+
+def read_done(directory: Path, run: Run) -> dict[str, Any] | None:
+    """Read the summary of a finished run; None where there is none, or it is damaged."""
+    done = read_json(directory / DONE_FILE) or {}
+    size = done.get("size")
+    whole = isinstance(size, int) and not isinstance(size, bool) and size > 0
+    return done if whole and done.get("fingerprint") == run.fingerprint else None
 
 
 def read_columns(path: Path) -> dict[str, Column]:

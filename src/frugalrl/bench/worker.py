@@ -7,6 +7,7 @@ number of threads before this process loads anything numerical.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import shutil
 import sys
@@ -15,12 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from frugalrl.bench.errors import BenchError
 from frugalrl.bench.matched import MatchedRandom
 from frugalrl.bench.methods import GRID_ONLY, MATCHED_REPLACE, RELEASED
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
 from frugalrl.files import DirectoryLock, read_json, write_json
 
 if TYPE_CHECKING:
+    from frugalrl.admission.released import ReleasedFilter
     from frugalrl.agents.agent import Agent
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.config import TrainConfig
@@ -37,15 +40,19 @@ def main(arguments: list[str]) -> int:
     if core >= 0 and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {core})
-    from frugalrl.training.errors import TrainingInterrupted
+    from frugalrl.state_io import StateFileError
+    from frugalrl.training.errors import ConfigError, TrainingError, TrainingInterrupted
 
     try:
         finish_run(directory, keep_buffer=bool(keep_buffer))
     except TrainingInterrupted as stop:
         return stop.exit_code
-    except Exception:
-        (directory / ERROR_FILE).write_text(traceback.format_exc(), encoding="utf-8")
-        traceback.print_exc()
+    except Exception as error:
+        told = isinstance(error, (ConfigError, TrainingError, StateFileError))
+        text = f"{error}\n" if told else traceback.format_exc()
+        with contextlib.suppress(OSError):  # a full disk: what matters is what is printed
+            (directory / ERROR_FILE).write_text(text, encoding="utf-8")
+        print(text, file=sys.stderr)
         return 1
     return 0
 
@@ -96,10 +103,8 @@ def grid_admission(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
     sizes = plain.pop("sizes", [[run.steps, run.steps]])
     dimensions = plain.pop("dimensions", [0])
     if plain["admission"] == RELEASED:
-        from frugalrl.admission.released import ReleasedFilter
-
-        filter_settings = {k[4:]: v for k, v in settings.items() if k.startswith("fac_")}
-        return {**plain, "admission": ReleasedFilter(dimensions, **filter_settings)}
+        own = {k[4:]: v for k, v in settings.items() if k.startswith("fac_")}
+        return {**plain, "admission": released_filter(dimensions, own)}
     matched = MatchedRandom(
         [step for step, _ in sizes],
         [size for _, size in sizes],
@@ -107,6 +112,27 @@ def grid_admission(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
         seed=run.seed,
     )
     return {**plain, "admission": matched}
+
+
+def released_filter(dimensions: list[int], settings: Mapping[str, Any]) -> ReleasedFilter:
+    """Make the filter of the authors' released code.
+
+    Raises:
+        BenchError: A setting that this filter does not have, or a value that it cannot take.
+    """
+    from frugalrl.admission.released import ReleasedFilter
+
+    known = [*inspect.signature(ReleasedFilter).parameters][1:]
+    for name in settings:
+        if name not in known:
+            raise BenchError(
+                f"the released code has no fac_{name}; set it for other methods only, under "
+                f"[method.NAME]. It has {', '.join(f'fac_{other}' for other in known)}"
+            )
+    try:
+        return ReleasedFilter(dimensions, **settings)
+    except (TypeError, ValueError) as error:
+        raise BenchError(f"fac_{error}") from None
 
 
 def important_dimensions_of(run: Run) -> list[int]:
@@ -274,8 +300,9 @@ def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:
     own = None if isinstance(config.admission, str) else type(config.admission)
     run = RunDirectory(config.out)
     _wait_for_owner(run.path)
-    if not run.config.is_file():
-        # Killed while the directory was being made: nothing in it is worth keeping.
+    if not run.config.is_file() or (run.finished and not run.buffer.is_file()):
+        # Killed while the directory was being made; or the run had ended, its buffer was looked
+        # into and deleted, and what was found is damaged: the same run again gives the same.
         shutil.rmtree(config.out, ignore_errors=True)
         result = train(config, progress=False)
         return result.buffer, result.agent

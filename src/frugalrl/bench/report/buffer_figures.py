@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from frugalrl.bench import measures
-from frugalrl.bench.aggregate import BASELINE, FAC, Summary, TaskKey
+from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary, TaskKey
 from frugalrl.bench.report.curves import plain_methods, slug
 from frugalrl.bench.report.figure import Bars, Figure, Heat, Line, Numbers
 from frugalrl.bench.report.paper_tables import task_name
@@ -99,7 +99,7 @@ def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
 def rewards_a_cell(summary: Summary, task: TaskKey) -> Figure:
     """Draw how many stored rewards a cell has, baseline against FAC."""
     histograms = {}
-    for name in (BASELINE, FAC):
+    for name in (BASELINE, *FRUGAL):
         runs = summary.results.select(task, name)
         found = [result.buffer.get("rewards_a_cell") for result in runs.values()]
         lists = [entry for entry in found if isinstance(entry, list)]

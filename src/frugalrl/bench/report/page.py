@@ -162,7 +162,7 @@ def _what_was_run(summary: Summary) -> str:
     )
     commands = "\n".join(
         command(result.run, result.done.get("derived", {}), f"runs/{index}")
-        for index, run in enumerate(runs)
+        for index, result in enumerate(runs)
     )
     each = (
         f"<details><summary>The command of every run ({len(runs)})</summary>"

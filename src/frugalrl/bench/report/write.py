@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from frugalrl.bench.aggregate import Summary, summarize
-from frugalrl.bench.errors import BenchError
+from frugalrl.bench.errors import BenchError, writing
 from frugalrl.bench.report.drawing import FORMATS, render
 from frugalrl.bench.report.figure import Figure
 from frugalrl.bench.report.figures import all_figures
@@ -18,7 +18,7 @@ from frugalrl.bench.report.table import markdown_text, to_latex, to_markdown
 from frugalrl.bench.report.tables import all_tables
 from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.results import Result, read_results
-from frugalrl.files import read_json, write_json
+from frugalrl.files import read_json, replacing, write_json
 
 PAGE = "report.html"
 MANIFEST = "report.json"
@@ -61,6 +61,7 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
     Raises:
         BenchError: There are no results, only a report whose runs are gone, or a file in the way
             that no report wrote.
+        StorageError: A file cannot be written.
     """
     target = Path(out) if out is not None else Path(directory)
     summary = summarize(read_results(directory))
@@ -69,11 +70,13 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
             f"{directory} holds a report but not the runs it was made from: nothing to write anew"
         )
     figures = all_figures(summary)
-    _claim(target, [PAGE, *_TEXTS, *_drawings(figures)])
-    for name, content in _contents(summary, figures):
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    with writing(target):
+        _claim(target, [PAGE, *_TEXTS, *_drawings(figures)])
+        for name, content in _contents(summary, figures):
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as temporary:
+                temporary.write_bytes(content)
     return target / PAGE
 
 
