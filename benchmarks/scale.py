@@ -12,8 +12,10 @@ slow simulator would on a machine of its own.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,41 +143,36 @@ def measure_overhead() -> list[dict[str, Any]]:
     return rows
 
 
-def measure_edge(seeds: int, steps: int) -> list[dict[str, Any]]:
-    """Compare bytes sent and final rewards with and without the edge filter."""
-    rows = []
-    tasks = {"Pendulum-v1": {}, "MountainCarContinuous-v0": {}}
-    for env in tasks:
-        for edge in (False, True):
-            for seed in range(seeds):
-                run = TrainConfig(
-                    env=env,
-                    admission="fac",
-                    steps=steps,
-                    seed=seed,
-                    fac_warmup_steps=1_000,
-                    learning_starts=1_000,
-                    **{**QUIET, "final_episodes": 20},
-                )
-                result = train(run, ActorSettings(2, edge_filter=edge))
-                assert result.final is not None
-                measures = result.measures
-                rows.append(
-                    {
-                        "environment": env,
-                        "edge_filter": edge,
-                        "seed": seed,
-                        "reward": result.final.mean,
-                        "stored": result.buffer.stats.stored,
-                        "sent_share": 1 - measures["withheld"] / measures["env_steps"],
-                        "bytes_up_per_step": measures["bytes_per_step"],
-                        "bytes_down": measures["bytes_published"],
-                        "snapshots": measures["snapshots"],
-                        "env_steps": measures["env_steps"],
-                    }
-                )
-                print(rows[-1], flush=True)
-    return rows
+def measure_edge(env: str, seeds: int, steps: int, warmup: int) -> Iterator[dict[str, Any]]:
+    """Compare bytes sent and rewards with and without the edge filter, with the task's preset."""
+    for seed, edge in itertools.product(range(seeds), (False, True)):
+        run = TrainConfig(
+            env=env,
+            admission="fac",
+            steps=steps,
+            seed=seed,
+            fac_warmup_steps=warmup,
+            **{**QUIET, "eval_every": steps // 4, "final_episodes": 20},
+        )
+        result = train(run, ActorSettings(2, edge_filter=edge))
+        assert result.final is not None
+        measures = result.measures
+        yield {
+            "environment": env,
+            "edge_filter": edge,
+            "seed": seed,
+            "reward": result.final.mean,
+            "evaluations": [[step, round(mean, 2)] for step, mean in result.evaluations],
+            "stored": result.buffer.stats.stored,
+            "replaced": result.buffer.stats.replaced,
+            "sent_share": 1 - measures["withheld"] / measures["env_steps"],
+            "bytes_up_per_step": measures["bytes_per_step"],
+            "bytes_up": measures["bytes_received"],
+            "bytes_down": measures["bytes_published"],
+            "snapshots": measures["snapshots"],
+            "env_steps": measures["env_steps"],
+            "updates_behind_mean": measures["updates_behind_mean"],
+        }
 
 
 def show(found: dict[str, Any]) -> None:
@@ -255,7 +252,9 @@ def main() -> None:
     parser.add_argument("--actors", type=int, nargs="*", default=[1, 2, 3, 4])
     parser.add_argument("--rounds", type=int, default=10, help="length of the measurement of costs")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--edge-steps", type=int, default=10_000)
+    parser.add_argument("--edge-env", default="MountainCarContinuous-v0")
+    parser.add_argument("--edge-steps", type=int, default=20_000)
+    parser.add_argument("--edge-warmup", type=int, default=5_000)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     register()
@@ -272,7 +271,14 @@ def main() -> None:
         if "overhead" in options.part:
             found["overhead"] = measure_overhead()
         if "edge" in options.part:
-            found["edge"] = measure_edge(options.seeds, options.edge_steps)
+            found["edge"] = []
+            for row in measure_edge(
+                options.edge_env, options.seeds, options.edge_steps, options.edge_warmup
+            ):
+                found["edge"].append(row)
+                print(row, flush=True)
+                if options.out is not None:
+                    write_json(options.out, found)
     show(found)
     if options.out is not None:
         write_json(options.out, found)
