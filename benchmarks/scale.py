@@ -143,9 +143,19 @@ def measure_overhead() -> list[dict[str, Any]]:
     return rows
 
 
-def measure_edge(env: str, seeds: int, steps: int, warmup: int) -> Iterator[dict[str, Any]]:
-    """Compare bytes sent and rewards with and without the edge filter, with the task's preset."""
-    for seed, edge in itertools.product(range(seeds), (False, True)):
+def measure_edge(
+    env: str, seeds: int, steps: int, warmup: int, refresh: list[float]
+) -> Iterator[dict[str, Any]]:
+    """Compare bytes sent and rewards with and without the edge filter, with the task's preset.
+
+    Args:
+        env: the task.
+        seeds: of each side.
+        steps: of a run.
+        warmup: steps of the filter's warm-up.
+        refresh: shares of the replacements that are sent; 1: no edge filter.
+    """
+    for seed, share in itertools.product(range(seeds), refresh):
         run = TrainConfig(
             env=env,
             admission="fac",
@@ -154,12 +164,14 @@ def measure_edge(env: str, seeds: int, steps: int, warmup: int) -> Iterator[dict
             fac_warmup_steps=warmup,
             **{**QUIET, "eval_every": steps // 4, "final_episodes": 20},
         )
-        result = train(run, ActorSettings(2, edge_filter=edge))
+        edge = share < 1.0
+        result = train(run, ActorSettings(2, edge_filter=edge, edge_refresh=share))
         assert result.final is not None
         measures = result.measures
         yield {
             "environment": env,
             "edge_filter": edge,
+            "edge_refresh": share,
             "seed": seed,
             "reward": result.final.mean,
             "evaluations": [[step, round(mean, 2)] for step, mean in result.evaluations],
@@ -234,7 +246,7 @@ def show(found: dict[str, Any]) -> None:
             [
                 [
                     row["environment"],
-                    "yes" if row["edge_filter"] else "no",
+                    f"{row['edge_refresh']:g}" if row["edge_filter"] else "no",
                     str(row["seed"]),
                     f"{row['reward']:.1f}",
                     f"{100 * row['sent_share']:.0f} %",
@@ -254,6 +266,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--edge-env", default="MountainCarContinuous-v0")
     parser.add_argument("--edge-steps", type=int, default=20_000)
+    parser.add_argument("--edge-refresh", type=float, nargs="*", default=[1.0, 0.25])
     parser.add_argument("--edge-warmup", type=int, default=5_000)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -273,7 +286,11 @@ def main() -> None:
         if "edge" in options.part:
             found["edge"] = []
             for row in measure_edge(
-                options.edge_env, options.seeds, options.edge_steps, options.edge_warmup
+                options.edge_env,
+                options.seeds,
+                options.edge_steps,
+                options.edge_warmup,
+                options.edge_refresh,
             ):
                 found["edge"].append(row)
                 print(row, flush=True)
