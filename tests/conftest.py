@@ -17,8 +17,6 @@ for _name, _value in {
     "SDL_VIDEODRIVER": "dummy",
     "PYGAME_HIDE_SUPPORT_PROMPT": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray listens on loopback alone, if told so before anything imports it; TorchRL does.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "WANDB_MODE": "offline",
 }.items():
     os.environ.setdefault(_name, _value)

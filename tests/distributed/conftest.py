@@ -55,7 +55,8 @@ def make_loop(tiny, monkeypatch):
         settings = ActorSettings(**{"actors": 2, "fragment_steps": 20, **own})
         config = resolve(tiny(**changes)).config
         factory = make_factory(config)
-        fleet = Fleet(ray or InlineRay(), config, factory, settings.actors)
+        told: list[str] = []
+        fleet = Fleet(ray or InlineRay(), config, factory, settings.actors, told.append)
         spaces = fleet.observation_space, fleet.action_space
         agent = make_agent(agent_settings(config), *spaces, 0, config.envs)
         if state is None:
@@ -63,6 +64,7 @@ def make_loop(tiny, monkeypatch):
         else:
             buffer = ReplayBuffer.from_state_dict(state["buffer"])
         loop = LearnerLoop(config, settings, fleet, agent, buffer)
+        loop.told = told
         if state is not None:
             loop.load_state_dict(state)
         return loop
@@ -87,20 +89,23 @@ def cluster(_environment) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
+    from frugalrl.distributed.cluster import _loopback
+
     health = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 6}
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 0,
-            "object_store_memory": 80_000_000,
-            "include_dashboard": False,
-            "_system_config": {f"health_check_{name}": value for name, value in health.items()},
-        },
-    )
-    made.add_node(num_cpus=2, object_store_memory=80_000_000)
-    ray.init(address=made.address, log_to_driver=False, logging_level="error")
-    try:
-        yield made
-    finally:
-        ray.shutdown()
-        made.shutdown()
+    with _loopback():
+        made = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 0,
+                "object_store_memory": 80_000_000,
+                "include_dashboard": False,
+                "_system_config": {f"health_check_{name}": value for name, value in health.items()},
+            },
+        )
+        made.add_node(num_cpus=2, object_store_memory=80_000_000)
+        ray.init(address=made.address, log_to_driver=False, logging_level="error")
+        try:
+            yield made
+        finally:
+            ray.shutdown()
+            made.shutdown()

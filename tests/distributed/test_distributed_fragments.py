@@ -61,19 +61,23 @@ def test_neighbours_share_the_state_between_them():
 
 def test_a_number_is_admitted_once_however_often_it_comes():
     ledger = Ledger(2)
-    numbers = [ledger.number(0) for _ in range(3)]
+    numbers: list[int] = []
+    for _ in range(3):
+        numbers.append(ledger.number(0, numbers))
     assert numbers == [0, 1, 2]
-    assert ledger.number(1) == 0
+    assert ledger.number(1, []) == 0
     assert ledger.admit(0, 1)
     assert not ledger.admit(0, 1)
     assert not ledger.admit(0, 7)
-    assert ledger.open(0) == [0, 2]
+    assert ledger.state_dict() == {"next": [3, 1], "open": [[0, 2], [0]]}
     again = Ledger(2)
     again.load_state_dict(ledger.state_dict())
     assert not again.admit(0, 1)
     assert again.admit(0, 2)
-    assert again.number(0) == 3
-    assert again.open(1) == [0]
+    # What never came is asked for again, before anything new.
+    assert again.number(0, []) == 0
+    assert again.number(0, [0]) == 3
+    assert again.number(1, []) == 0
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ import sys
 import time
 
 import distributed_worlds  # noqa: F401
+import gymnasium
 import numpy as np
 import pytest
 
+from frugalrl import FrugalFilter
 from frugalrl.distributed.fleet import ActorSettings
 from frugalrl.distributed.learner import LearnerLoop
 from frugalrl.distributed.training import resume, train
@@ -66,11 +68,17 @@ def test_a_run_with_actors_is_a_run(cluster, tiny, tmp_path, admitted, capsys):
         resume(config.out)
 
 
-def test_actors_that_die_in_mid_fragment_are_started_again(cluster, tiny, admitted):
-    # Each life of an actor ends with its process in the middle of its third fragment.
-    fault = {"env_kwargs": {"fault": "exit", "at": 40}, "eval_every": 0, "final_episodes": 0}
-    config = tiny(steps=120, env="FrugalFaulty-v0", **fault)
-    result = train(config, ActorSettings(2, fragment_steps=16))
+def test_actors_that_die_or_hang_in_mid_fragment_are_started_again(
+    cluster, tiny, tmp_path, admitted
+):
+    # One actor hangs in its second fragment; each other life ends in the middle of the third.
+    fault = {"env_kwargs": {"marker": str(tmp_path / "hung")}, "worker_timeout": 2.0}
+    quiet = {"eval_every": 0, "final_episodes": 0}
+    config = tiny(steps=120, env="distributed_worlds:FrugalDoomed-v0", **fault, **quiet)
+    lines = []
+    result = train(config, ActorSettings(2, fragment_steps=16), say=lines.append)
+    assert any("has not answered for 2 s and is killed" in line for line in lines)
+    assert sum("died and is started again" in line for line in lines) >= 2
     assert result.measures["restarts"] >= 2
     assert result.measures["lost"] >= 2
     assert result.measures["duplicates"] == 0
@@ -119,6 +127,47 @@ def test_a_killed_learner_goes_on_from_its_checkpoint(cluster, tmp_path, admitte
     again = {(a, n) for a, numbers in enumerate(state["ledger"]["open"]) for n in numbers}
     assert again <= set(admitted)
     assert result.measures["fragments"] == len(before) + len(admitted)
+
+
+def test_buffers_and_filters_go_through_ray(cluster):
+    import ray
+
+    def stream(seed: int, count: int = 300):
+        rng = np.random.default_rng(seed)
+        states = rng.normal(size=(count, 3)).astype(np.float32)
+        actions = rng.uniform(-1, 1, (count, 1)).astype(np.float32)
+        over = np.zeros(count, bool)
+        return states, actions, rng.normal(size=count), states + 1, over, over
+
+    def go_on(buffer, own_filter):
+        # What comes from Ray's object store is read-only memory, until it is copied.
+        buffer.extend(*stream(1))
+        states, _, rewards, *_ = stream(1)
+        decided = own_filter.offer(states, rewards, np.arange(2_000, 2_300))
+        return buffer, decided.codes, buffer.sample(32).rewards
+
+    here = ReplayBuffer(
+        1_000,
+        observation_space=gymnasium.spaces.Box(-9, 9, (3,)),
+        action_space=gymnasium.spaces.Box(-1, 1, (1,)),
+        admission=FrugalFilter(warmup_steps=200),
+        seed=0,
+    )
+    here.extend(*stream(0))
+    there = ray.get(ray.remote(go_on).remote(here, here.admission))
+    again, codes, drawn = go_on(ray.get(ray.put(here)), ray.get(ray.put(here.admission)))
+    np.testing.assert_array_equal(there[1], codes)
+    np.testing.assert_array_equal(there[2], drawn)
+    _, _, expected = go_on(here, FrugalFilter.from_state_dict(here.admission.state_dict()))
+    np.testing.assert_array_equal(drawn, expected)
+    assert len(there[0]) == len(again) == len(here)
+    there[0].extend(*stream(2))
+
+
+def test_ray_listens_on_loopback_alone_whoever_imported_it_first(cluster):
+    import ray
+
+    assert {node["NodeManagerAddress"] for node in ray.nodes()} == {"127.0.0.1"}
 
 
 def test_more_actors_than_the_cluster_has_are_refused_at_once(cluster, tiny, tmp_path):

@@ -522,6 +522,10 @@ class FrugalFilter:
 
     # --- state ------------------------------------------------------------------------------------
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By copies: what Ray or a memory map hands over is read-only.
+        return type(self).from_state_dict, (self.state_dict(),)
+
     def state_dict(self) -> dict[str, Any]:
         """Arrays and JSON values from which `from_state_dict` makes an identical filter."""
         stage = self._stage

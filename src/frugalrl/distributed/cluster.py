@@ -7,7 +7,6 @@ import hashlib
 import os
 import platform
 import socket
-import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
@@ -39,13 +38,24 @@ def connected(address: str | None, *, cpus: int | None = None) -> Iterator[Any]:
     Raises:
         ConfigError: Ray is not installed, or the cluster cannot be reached or used.
     """
-    ray = _import_ray(local=address is None)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(f"this needs Ray, which is not installed ({error}): {INSTALL}") from None
     if ray.is_initialized():
         yield ray
         return
     if address is None:
         most = max(cpus or 1, os.cpu_count() or 1)
-        _connect(ray, None, num_cpus=most, object_store_memory=_OBJECT_STORE)
+        with _loopback():
+            _connect(
+                ray,
+                "local",
+                include_dashboard=False,
+                num_cpus=most,
+                object_store_memory=_OBJECT_STORE,
+            )
     else:
         if address != "auto":
             check_reachable(address)
@@ -56,28 +66,32 @@ def connected(address: str | None, *, cpus: int | None = None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _import_ray(*, local: bool) -> Any:
-    """Import Ray with its settings: they are read once."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if local and "ray" not in sys.modules:
-        # Ray's own name for: this node is reached by loopback alone, and listens nowhere else.
-        os.environ.setdefault(_LOOPBACK, "0")
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Let a Ray that is started here listen on loopback alone, unless the user says otherwise.
+
+    Ray's name for that is a node which cannot be part of a cluster. Processes that it starts read
+    it from the environment, this one has read it when Ray was imported, whoever did that.
+    """
+    if _LOOPBACK in os.environ:
+        yield
+        return
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[_LOOPBACK], ray_constants.ENABLE_RAY_CLUSTER = "0", False
     try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(f"this needs Ray, which is not installed ({error}): {INSTALL}") from None
-    return ray
+        yield
+    finally:
+        del os.environ[_LOOPBACK]
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _connect(ray: Any, address: str | None, **own: Any) -> None:
-    if address is None:
-        own |= {"address": "local", "include_dashboard": False}
-    else:
-        own |= {"address": address}
+def _connect(ray: Any, address: str, **own: Any) -> None:
     try:
-        ray.init(**own, log_to_driver=False, logging_level="error")
+        ray.init(address=address, **own, log_to_driver=False, logging_level="error")
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        what = "Ray cannot be started here" if address is None else f"address={address!r}"
+        what = "Ray cannot be started here" if address == "local" else f"address={address!r}"
         raise ConfigError(f"{what}: {str(error).strip()}") from error
 
 
@@ -131,7 +145,7 @@ def check_nodes(ray: Any, storage: str | None = None) -> None:
             theirs, problem = ray.get(reference)
         except ray.exceptions.RayError as error:
             raise ConfigError(
-                f"node {asked[reference]} cannot run this package ({_last_line(error)}); every "
+                f"node {asked[reference]} cannot run this package ({last_line(error)}); every "
                 f"node needs it: {INSTALL}"
             ) from None
         refuse_other_versions(mine, theirs, asked[reference])
@@ -144,12 +158,11 @@ def check_nodes(ray: Any, storage: str | None = None) -> None:
 
 def describe_node(storage: str | None) -> tuple[dict[str, str], str]:
     """Say which versions this node has, and what keeps it from writing to storage."""
-    if storage is None:
-        return versions(), ""
     from frugalrl.distributed.storage import Storage
 
     try:
-        Storage(storage).check_writable()
+        if storage is not None:
+            Storage(storage).check_writable()
     except ConfigError as error:
         return versions(), str(error)
     return versions(), ""
@@ -161,11 +174,14 @@ def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: st
     Raises:
         ConfigError: naming what differs.
     """
-    differ = [name for name in mine if mine[name] != theirs.get(name)]
+    differ = [
+        f"{name} {theirs.get(name) or 'none'}, here {version}"
+        for name, version in mine.items()
+        if version != theirs.get(name)
+    ]
     if differ:
-        parts = [f"{name} {theirs.get(name) or 'none'}, here {mine[name]}" for name in differ]
         raise ConfigError(
-            f"versions differ between nodes: {node} has {'; '.join(parts)}. Install the same on "
+            f"versions differ between nodes: {node} has {'; '.join(differ)}. Install the same on "
             "all nodes"
         )
 
@@ -194,6 +210,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def _last_line(error: Exception) -> str:
+def last_line(error: Exception) -> str:
+    """Give the last line of what Ray says: the first ones are its own."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from frugalrl.distributed.cluster import last_line
 from frugalrl.distributed.fragments import Fragment
 from frugalrl.distributed.rollout import Rollout
 from frugalrl.training.config import TrainConfig
@@ -84,10 +86,10 @@ class _Standing:
     """How one actor stands."""
 
     handle: Any
-    waiting: int = 0
-    """Fragments asked of it that have not come."""
-    lost: list[int] = dataclasses.field(default_factory=list)
-    """Numbers of fragments to ask for again."""
+    under_way: set[int] = dataclasses.field(default_factory=set)
+    """Numbers of the fragments asked of it that have not come."""
+    has_answered: bool = False
+    """Since it was started, or started again: the first answer takes longer."""
     failures: int = 0
     """Deaths since its last fragment."""
     not_before: float = 0.0
@@ -104,13 +106,19 @@ class Fleet:
         config: of the run, resolved; each actor steps `envs` environments.
         factory: makes the environments.
         actors: how many.
+        say: takes lines for the user.
 
     Raises:
         ConfigError: there are not so many processors, or the actors did not start in time.
     """
 
     def __init__(
-        self, ray: Any, config: TrainConfig, factory: EnvironmentFactory, actors: int
+        self,
+        ray: Any,
+        config: TrainConfig,
+        factory: EnvironmentFactory,
+        actors: int,
+        say: Callable[[str], None],
     ) -> None:
         check_room(ray, actors)
         environment = factory.make()
@@ -122,6 +130,7 @@ class Fleet:
         self.waiting_steps = 0
         """Steps that were asked for and have not come."""
         self._ray = ray
+        self._say = say
         self._patience = config.worker_timeout
         # The filter is the learner's; one of the user's own may not even be sendable.
         lean = dataclasses.replace(config, admission="none", out=None)
@@ -139,28 +148,22 @@ class Fleet:
     def can_ask(self, actor: int, most: int) -> bool:
         """Whether an actor may be asked for one more fragment, with `most` of them under way."""
         standing = self._actors[actor]
-        return standing.waiting < most and time.monotonic() >= standing.not_before
+        return len(standing.under_way) < most and time.monotonic() >= standing.not_before
 
-    def lost_sequence(self, actor: int) -> int | None:
-        """Give the number of a fragment that an actor never answered with, to be asked again."""
-        lost = self._actors[actor].lost
-        return lost.pop(0) if lost else None
-
-    def lose(self, actor: int, sequences: list[int]) -> None:
-        """Note numbers of fragments to ask an actor for again."""
-        standing = self._actors[actor]
-        standing.lost = sorted([*standing.lost, *sequences])
+    def under_way(self, actor: int) -> set[int]:
+        """Give the numbers of the fragments that an actor was asked for and has not sent."""
+        return self._actors[actor].under_way
 
     def ask(self, ask: Ask, version: int, weights: Any, snapshot: Any, **how: Any) -> None:
         """Ask an actor for a fragment; see `Rollout.collect`."""
         standing = self._actors[ask.actor]
-        if not standing.waiting:
+        if not standing.under_way:
             standing.heard = time.monotonic()
         reference = standing.handle.collect.remote(
             ask.sequence, ask.steps, version, weights, snapshot, **how
         )
         self._asked[reference] = ask
-        standing.waiting += 1
+        standing.under_way.add(ask.sequence)
         self.waiting_steps += ask.steps
 
     def take(self, seconds: float) -> Fragment | None:
@@ -192,7 +195,7 @@ class Fleet:
     def _receive(self, reference: Any) -> Fragment | None:
         ask = self._asked.pop(reference)
         standing = self._actors[ask.actor]
-        standing.waiting -= 1
+        standing.under_way.remove(ask.sequence)
         standing.heard = time.monotonic()
         self.waiting_steps -= ask.steps
         try:
@@ -202,24 +205,24 @@ class Fleet:
         except self._ray.exceptions.RayError as error:
             self._mourn(ask, error)
             return None
-        standing.failures = 0
+        standing.failures, standing.has_answered = 0, True
         return fragment
 
     def _mourn(self, ask: Ask, error: Exception) -> None:
         """Write a fragment off; Ray starts the actor again."""
         standing = self._actors[ask.actor]
         self.measures.lost += 1
-        self.lose(ask.actor, [ask.sequence])
         if time.monotonic() < standing.not_before:
             return  # of the same death as another
         self.measures.restarts += 1
-        standing.failures += 1
+        standing.failures, standing.has_answered = standing.failures + 1, False
         standing.not_before = time.monotonic() + _PAUSE * 2.0 ** (standing.failures - 1)
         if standing.failures >= _MOST_FAILURES:
             raise BrokenEnvironmentError(
                 f"actor {ask.actor} died {standing.failures} times in a row; the last time: "
                 f"{str(error).strip()}"
             )
+        self._say(f"actor {ask.actor} died and is started again: {last_line(error)}")
 
     def _kill_the_silent(self, ready: list[Any], rest: list[Any]) -> None:
         """Kill actors that hang; Ray starts them again, and what they were asked for is lost.
@@ -230,14 +233,11 @@ class Fleet:
         silent = {self._asked[reference].actor for reference in rest}
         for actor in silent - {self._asked[reference].actor for reference in ready}:
             standing = self._actors[actor]
-            if now - standing.heard > self._patience:
+            patience = self._patience + (0.0 if standing.has_answered else START_SECONDS)
+            if now - standing.heard > patience:
                 standing.heard = now
+                self._say(f"actor {actor} has not answered for {patience:g} s and is killed")
                 self._ray.kill(standing.handle, no_restart=False)
-
-    def whereabouts(self) -> list[tuple[str, int]]:
-        """Give the host and the process of every actor."""
-        found = self._ray.get([a.handle.whereabouts.remote() for a in self._actors])
-        return cast("list[tuple[str, int]]", found)
 
     def capture(self) -> list[Any]:
         """Give nothing: the environments' states stay with the actors."""
@@ -256,10 +256,10 @@ class Fleet:
 
     def _wait_for_all(self) -> int:
         """Wait until every actor has started; gives on how many hosts."""
-        hello = [standing.handle.whereabouts.remote() for standing in self._actors]
+        hello = [standing.handle.host.remote() for standing in self._actors]
         there, missing = self._ray.wait(hello, num_returns=len(hello), timeout=START_SECONDS)
         try:
-            hosts = {host for host, _ in self._ray.get(there)}
+            hosts = set(self._ray.get(there))
         except self._ray.exceptions.RayError as error:
             self.close()
             raise ConfigError(f"an actor cannot be started: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,8 +127,16 @@ class Ledger:
         self._next = [0] * actors
         self._open: list[set[int]] = [set() for _ in range(actors)]
 
-    def number(self, actor: int) -> int:
-        """Give the number of the next fragment to ask of an actor."""
+    def number(self, actor: int, under_way: Collection[int]) -> int:
+        """Give the number to ask an actor for next: one that never came, or else a new one.
+
+        Args:
+            actor: whom.
+            under_way: numbers that it was asked for and may still answer with.
+        """
+        lost = self._open[actor].difference(under_way)
+        if lost:
+            return min(lost)
         sequence = self._next[actor]
         self._next[actor] += 1
         self._open[actor].add(sequence)
@@ -140,16 +149,9 @@ class Ledger:
         self._open[actor].remove(sequence)
         return True
 
-    def open(self, actor: int) -> list[int]:
-        """Give the numbers that were asked of an actor and not admitted, lowest first."""
-        return sorted(self._open[actor])
-
     def state_dict(self) -> dict[str, Any]:
         """Give JSON values from which `load_state_dict` goes on."""
-        return {
-            "next": list(self._next),
-            "open": [self.open(actor) for actor in range(len(self._next))],
-        }
+        return {"next": list(self._next), "open": [sorted(numbers) for numbers in self._open]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was."""

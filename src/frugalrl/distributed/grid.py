@@ -19,12 +19,7 @@ from typing import Any
 from frugalrl.bench.grid import OUTPUT_FILE, SINGLE_THREAD
 from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.runs import ERROR_FILE, RUN_FILE, Run
-from frugalrl.distributed.cluster import (
-    check_nodes,
-    connected,
-    refuse_other_versions,
-    versions,
-)
+from frugalrl.distributed.cluster import check_nodes, connected, refuse_other_versions, versions
 from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
 from frugalrl.files import write_text_atomically
 from frugalrl.training.errors import ConfigError, StorageError
@@ -77,15 +72,13 @@ class RayTasks:
         self._ray: Any = None
 
     def __enter__(self) -> RayTasks:
-        self._ray = self._exit.enter_context(connected(self._address))
-        try:
+        with contextlib.ExitStack() as stack:
+            self._ray = stack.enter_context(connected(self._address))
             check_nodes(self._ray, self._storage.url)
             if self._is_remote:
                 # What earlier drivers have done, wherever they ran.
                 self._storage.fetch(self._out, self._is_news)
-        except BaseException:
-            self._exit.close()
-            raise
+            self._exit = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -270,23 +263,16 @@ def _scratch() -> Iterator[Path]:
     """Give a directory of this process; what processes that were killed have left is deleted."""
     for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
         owner = re.match(rf"{_SCRATCH}(\d+)-", left.name)
-        if owner is not None and not _is_alive(int(owner.group(1))):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+        if owner is not None:
+            try:
+                os.kill(int(owner.group(1)), 0)
+            except ProcessLookupError:
+                shutil.rmtree(left, ignore_errors=True)
+            except OSError:
+                pass  # alive, and another user's
+    prefix = f"{_SCRATCH}{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _is_result(name: str, size: int = 0) -> bool:

@@ -103,8 +103,6 @@ class LearnerLoop(TrainingLoop):
                 fragment = self._fleet.take(_LOOK_UP)
                 self.measures.idle_seconds += time.perf_counter() - waited
                 if fragment is not None:
-                    # Before it is learned from, so that the actor goes on meanwhile.
-                    self._ask([fragment.actor], coming=fragment.steps)
                     self._admit(fragment)
         finally:
             self.train_seconds += time.perf_counter() - started
@@ -123,20 +121,17 @@ class LearnerLoop(TrainingLoop):
                 steps = min(settings.fragment_steps, self._steps - before)
                 if steps <= 0:
                     return
-                sequence = fleet.lost_sequence(actor)
-                if sequence is None:
-                    sequence = self._ledger.number(actor)
+                sequence = self._ledger.number(actor, fleet.under_way(actor))
                 if self._weights is None or (
                     self.updates - self._version >= settings.publish_updates
                 ):
                     self._publish()
-                random = before < self._learning_starts
                 fleet.ask(
                     Ask(actor, sequence, steps),
                     self._version,
                     self._weights,
                     self._snapshot,
-                    random=random,
+                    random=before < self._learning_starts,
                 )
 
     def _publish(self) -> None:
@@ -170,6 +165,8 @@ class LearnerLoop(TrainingLoop):
         if not self._ledger.admit(fragment.actor, fragment.sequence):
             measures.duplicates += 1
             return
+        # Before it is learned from, so that the actor goes on meanwhile.
+        self._ask([fragment.actor], coming=fragment.steps)
         measures.fragments += 1
         measures.bytes_received += fragment.nbytes
         measures.updates_behind += self.updates - fragment.version
@@ -216,6 +213,4 @@ class LearnerLoop(TrainingLoop):
         self._left_over = int(state["left_over"])
         for name, value in state["measures"].items():
             setattr(self.measures, name, value)
-        for actor in range(self._settings.actors):
-            self._fleet.lose(actor, self._ledger.open(actor))
         return problems

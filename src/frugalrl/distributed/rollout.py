@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -44,9 +43,9 @@ class Rollout:
         self._returns = np.zeros(config.envs)
         self._lengths = np.zeros(config.envs)
 
-    def whereabouts(self) -> tuple[str, int]:
-        """Say that it is there: on which host, in which process."""
-        return socket.gethostname(), os.getpid()
+    def host(self) -> str:
+        """Say that it is there, and where."""
+        return socket.gethostname()
 
     def collect(
         self,

@@ -15,9 +15,7 @@ from frugalrl.distributed.cluster import INSTALL
 from frugalrl.files import replacing
 from frugalrl.training.errors import ConfigError
 
-_PIECE = 1 << 20
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp$")
-_CHECKPOINT = re.compile(r"run/checkpoints/step-\d+\.safetensors$")
 _CLAIM = "owner"
 # What says or means that a run came to its end: in storage only once all else is there.
 _AT_THE_END = frozenset(
@@ -99,41 +97,30 @@ class Storage:
             found = self._files.find(self._root, detail=True)
         except FileNotFoundError:
             return {}
-        sizes = {
+        return {
             str(path)[len(self._root) :].lstrip("/"): int(about["size"] or 0)
             for path, about in found.items()
-        }
-        return {
-            name: size
-            for name, size in sizes.items()
-            if (_TEMPORARY.search(name) is not None) == temporary
+            if (_TEMPORARY.search(str(path)) is not None) == temporary
         }
 
-    def put(self, source: Path, name: str) -> int:
-        """Copy a file there; gives its bytes."""
-        folder, _, last = name.rpartition("/")
-        temporary = f"{folder}/" if folder else ""
-        temporary += f".{last}.{secrets.token_hex(4)}.tmp"
+    def put(self, source: Path, name: str) -> None:
+        """Copy a file there."""
+        folder, _, last = self._path(name).rpartition("/")
+        temporary = f"{folder}/.{last}.{secrets.token_hex(4)}.tmp"
         self._make_folder(name)
-        with source.open("rb") as reader, self._files.open(self._path(temporary), "wb") as writer:
-            shutil.copyfileobj(reader, writer, _PIECE)
+        with source.open("rb") as reader, self._files.open(temporary, "wb") as writer:
+            shutil.copyfileobj(reader, writer)
             writer.flush()
             # Only files of this machine have a number, and can be lost by a power cut.
             with contextlib.suppress(AttributeError, OSError, NotImplementedError):
                 os.fsync(writer.fileno())
-            size = int(writer.tell())
-        self._files.mv(self._path(temporary), self._path(name))
-        return size
+        self._files.mv(temporary, self._path(name))
 
     def get(self, name: str, target: Path) -> None:
         """Copy a file here."""
         target.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            self._files.open(self._path(name), "rb") as reader,
-            replacing(target) as temporary,
-            temporary.open("wb") as writer,
-        ):
-            shutil.copyfileobj(reader, writer, _PIECE)
+        with replacing(target) as temporary:
+            self._files.get_file(self._path(name), str(temporary))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small file, whose parts mean nothing to anyone."""
@@ -234,10 +221,9 @@ class RunCopy:
         for name in (*others, *checkpoints):
             self._put(name)
         kept = {*checkpoints, *self._checkpoints()}
-        for name in [name for name in self._pushed if _CHECKPOINT.fullmatch(name)]:
-            if name not in kept:
-                self.storage.delete(name)
-                del self._pushed[name]
+        for name in [name for name in self._pushed if "/checkpoints/" in name and name not in kept]:
+            self.storage.delete(name)
+            del self._pushed[name]
 
     def push_result(self) -> None:
         """Copy everything there after the run's end, and delete there what is not here."""
@@ -265,12 +251,9 @@ class RunCopy:
 
     def _names(self) -> list[str]:
         """List what belongs into storage but checkpoints; locks and temporary files do not."""
-        found = []
-        for path in self.folder.rglob("*"):
-            name = path.relative_to(self.folder).as_posix()
-            if path.is_file() and not path.name.startswith(".") and "/checkpoints/" not in name:
-                found.append(name)
-        return sorted(found)
+        files = [path for path in self.folder.rglob("[!.]*") if path.is_file()]
+        names = [path.relative_to(self.folder).as_posix() for path in files]
+        return sorted(name for name in names if "/checkpoints/" not in name)
 
     def _checkpoints(self) -> list[str]:
         """List the checkpoints, oldest first."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from frugalrl.checks import integer_from
 from frugalrl.distributed.cluster import check_nodes, connected
@@ -32,14 +33,9 @@ class ActorsResult(TrainResult):
 
 
 def train(
-    config: TrainConfig,
-    settings: ActorSettings,
-    *,
-    address: str | None = None,
-    progress: bool | None = None,
-    say: runner.Say | None = None,
+    config: TrainConfig, settings: ActorSettings, *, address: str | None = None, **how: Any
 ) -> ActorsResult:
-    """Train with actors that step the environments; see `frugalrl.train` for the rest.
+    """Train with actors that step the environments.
 
     Two runs with the same seed are not the same: which fragment comes first is chance.
 
@@ -47,32 +43,17 @@ def train(
         config: what to do; `envs` is the number of environments of each actor.
         settings: how the run is divided.
         address: of a Ray cluster; None: actors on this machine.
-        progress: as for `frugalrl.train`.
-        say: as for `frugalrl.train`.
+        how: `progress`, `say` and `callbacks`, as for `frugalrl.train`.
 
     Raises:
         ConfigError: a setting cannot work, or the cluster cannot be used; nothing was created.
     """
     check_settings(config, settings)
-    with connected(address, cpus=settings.actors) as ray:
-        check_room(ray, settings.actors)
-        check_nodes(ray)
-        place = ActorsPlace(ray, settings)
-        result = runner.train(config, progress=progress, say=say, place=place)
-    assert isinstance(result, ActorsResult)
-    return result
+    with _place(settings, address) as place:
+        return cast("ActorsResult", runner.train(config, place=place, **how))
 
 
-def resume(
-    path: str | os.PathLike[str],
-    *,
-    steps: int | None = None,
-    address: str | None = None,
-    progress: bool | None = None,
-    say: runner.Say | None = None,
-    admission: Any = None,
-    env: Any = None,
-) -> ActorsResult:
+def resume(path: str | os.PathLike[str], *, address: str | None = None, **how: Any) -> ActorsResult:
     """Go on with a run with actors from its last checkpoint.
 
     Nothing in the checkpoint is admitted again; fragments that were under way are asked for again,
@@ -80,42 +61,28 @@ def resume(
 
     Args:
         path: the run's directory.
-        steps: as for `frugalrl.training.resume`.
         address: as for `train`; the cluster may be another.
-        progress: as for `frugalrl.train`.
-        say: as for `frugalrl.train`.
-        admission: as for `frugalrl.training.resume`.
-        env: as for `frugalrl.training.resume`.
+        how: the other arguments of `frugalrl.training.resume`.
 
     Raises:
         RunDirectoryError: there is no such run, it is finished, or another process is at it.
     """
     directory = RunDirectory(path)
     directory.check_is_run()
-    settings = actor_settings(directory.read_config()[1])
-    if settings is None:
+    stored = directory.read_config()[1].get("actors")
+    if stored is None:
         raise RunDirectoryError(f"{str(path)!r} is a run without actors: frugalrl.training.resume")
+    with _place(ActorSettings(**stored), address) as place:
+        return cast("ActorsResult", runner.resume(path, place=place, **how))
+
+
+@contextlib.contextmanager
+def _place(settings: ActorSettings, address: str | None) -> Iterator[ActorsPlace]:
+    """Connect to a cluster that has room for the actors, and versions like here."""
     with connected(address, cpus=settings.actors) as ray:
         check_room(ray, settings.actors)
         check_nodes(ray)
-        place = ActorsPlace(ray, settings)
-        result = runner.resume(
-            path,
-            steps=steps,
-            progress=progress,
-            say=say,
-            admission=admission,
-            env=env,
-            place=place,
-        )
-    assert isinstance(result, ActorsResult)
-    return result
-
-
-def actor_settings(content: Mapping[str, Any]) -> ActorSettings | None:
-    """Read the settings from a run's config.json; None for a run without actors."""
-    stored = content.get("actors")
-    return None if stored is None else ActorSettings(**stored)
+        yield ActorsPlace(ray, settings)
 
 
 def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
@@ -129,20 +96,16 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
             integer_from(name, getattr(settings, name), 1)
         except (TypeError, ValueError) as error:
             raise ConfigError(str(error)) from None
-    if config.workers == "async":
-        raise ConfigError(
-            "workers='async' has no meaning with actors, which are processes themselves; leave it"
-        )
-    if config.normalize != "none":
-        raise ConfigError(
-            f"normalize={config.normalize!r} is not for actors: each would have statistics of its "
-            "own; leave it"
-        )
-    if config.n_step > 1:
-        raise ConfigError(
-            f"n_step={config.n_step} does not work with actors, whose fragments hold single steps; "
-            "leave it at 1"
-        )
+    for name, works, why in (
+        ("workers", "sync", "which are processes themselves"),
+        ("normalize", "none", "each of which would have statistics of its own"),
+        ("n_step", 1, "whose fragments hold single steps"),
+    ):
+        if getattr(config, name) != works:
+            raise ConfigError(
+                f"{name}={getattr(config, name)!r} does not work with actors, {why}; leave it at "
+                f"{works!r}"
+            )
     if not 0.0 <= settings.edge_refresh <= 1.0:
         raise ConfigError(f"edge_refresh={settings.edge_refresh} must be a share from 0 to 1")
     if settings.edge_filter and config.admission != "fac":
@@ -193,7 +156,7 @@ class LearnerSession(Session):
         self._settings = settings
 
     def _make_group(self) -> Any:
-        return Fleet(self._ray, self.config, self.factory, self._settings.actors)
+        return Fleet(self._ray, self.config, self.factory, self._settings.actors, self.say)
 
     def _make_loop(self, group: Any, agent: Any, buffer: Any) -> LearnerLoop:
         return LearnerLoop(self.config, self._settings, group, agent, buffer)

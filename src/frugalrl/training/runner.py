@@ -68,7 +68,7 @@ class Place:
         if "actors" in content:
             raise RunDirectoryError(
                 "this run's steps were taken by actors: resume it with `frugalrl train --resume` "
-                "or frugalrl.distributed.resume"
+                "or frugalrl.distributed.training.resume"
             )
 
 
