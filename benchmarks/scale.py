@@ -1,9 +1,8 @@
 """Actors on Ray: steps per second, the learner's idle share, bytes per step, the edge filter.
 
-    python benchmarks/scale.py                      everything, 20 to 30 minutes on a quiet machine
-    python benchmarks/scale.py --part costs         what a fragment costs the learner, a minute
-    python benchmarks/scale.py --part throughput --actors 1 2 4
-    python benchmarks/scale.py --part edge --seeds 3
+    python benchmarks/scale.py --part costs overhead    what a fragment costs, and Ray: 2 minutes
+    python benchmarks/scale.py --part throughput        by number of actors, 4 minutes
+    python benchmarks/scale.py --part edge              with and without the edge filter, 15 minutes
 
 One Ray on this machine serves all runs. The environment "sleep" waits so long in each step, as a
 slow simulator would on a machine of its own.
@@ -28,7 +27,10 @@ from frugalrl import TrainConfig
 from frugalrl import train as train_here
 from frugalrl.distributed.cluster import connected
 from frugalrl.distributed.fleet import ActorSettings
+from frugalrl.distributed.rollout import Rollout
 from frugalrl.distributed.training import train
+from frugalrl.training.resolve import resolve
+from frugalrl.training.runner import make_factory
 
 PARTS = ("costs", "throughput", "overhead", "edge")
 PACKAGES = ("frugalrl", "gymnasium", "mujoco", "numba", "numpy", "ray")
@@ -68,12 +70,20 @@ def environments() -> dict[str, tuple[str, dict[str, Any], int]]:
     """Name, arguments and steps of each actor of what throughput is measured with."""
     return {
         "sleep 1 ms": ("Sleep-v0", {"env_kwargs": {"seconds": 0.001}}, 4_000),
-        "sleep 10 ms": ("Sleep-v0", {"env_kwargs": {"seconds": 0.01}}, 600),
+        "sleep 10 ms": ("Sleep-v0", {"env_kwargs": {"seconds": 0.01}}, 800),
         "Hopper-v5": ("Hopper-v5", {}, 4_000),
     }
 
 
-def measure_costs(rounds: int) -> dict[str, Any]:
+def bytes_on_the_wire(ray: Any, steps: int) -> int:
+    """Give the size of a fragment with everything that Ray wraps it in."""
+    run = resolve(config("Sleep-v0", 1_000)).config
+    fragment = Rollout(0, run, make_factory(run)).collect(0, steps, -1, None, random=True)
+    context = ray._private.worker.global_worker.get_serialization_context()
+    return int(context.serialize(fragment).total_bytes)
+
+
+def measure_costs(ray: Any, rounds: int) -> dict[str, Any]:
     """Measure what fragments cost the learner without any update, by their length."""
     found = {}
     for steps in (16, 64, 256):
@@ -88,6 +98,7 @@ def measure_costs(rounds: int) -> dict[str, Any]:
             "actor_us_per_fragment": 1e6 * measures["actor_seconds"] / measures["fragments"],
             "bytes_per_fragment": measures["bytes_received"] / measures["fragments"],
             "bytes_per_step": measures["bytes_per_step"],
+            "wire_bytes_per_fragment": bytes_on_the_wire(ray, steps),
             "fragments": measures["fragments"],
         }
     return found
@@ -192,7 +203,7 @@ def show(found: dict[str, Any]) -> None:
     if "costs" in found:
         print_table(
             "What a fragment costs (no updates)",
-            ["steps", "learner, us", "actor, us", "bytes", "bytes per step"],
+            ["steps", "learner, us", "actor, us", "bytes", "bytes per step", "on the wire"],
             [
                 [
                     steps,
@@ -200,6 +211,7 @@ def show(found: dict[str, Any]) -> None:
                     f"{row['actor_us_per_fragment']:.0f}",
                     f"{row['bytes_per_fragment']:.0f}",
                     f"{row['bytes_per_step']:.1f}",
+                    str(row["wire_bytes_per_fragment"]),
                 ]
                 for steps, row in found["costs"].items()
             ],
@@ -277,7 +289,7 @@ def main() -> None:
         # Compiles everything, so that no measurement does.
         train(config("Sleep-v0", 400), ActorSettings(1))
         if "costs" in options.part:
-            found["costs"] = measure_costs(options.rounds)
+            found["costs"] = measure_costs(ray, options.rounds)
             found["looks"] = measure_looks(ray, 10 * options.rounds)
         if "throughput" in options.part:
             found["throughput"] = measure_throughput(options.actors)

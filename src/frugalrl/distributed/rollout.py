@@ -8,15 +8,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+# Everything that acting needs, so that an actor which has started can begin at once.
+from frugalrl.agents.agent import Agent, make_agent
 from frugalrl.distributed.edge import EdgeFilter, Snapshot
 from frugalrl.distributed.fragments import Flags, Floats, Fragment, Steps, pack
 from frugalrl.training.config import TrainConfig
+from frugalrl.training.resolve import agent_settings
+from frugalrl.training.vector import SyncGroup
 
 if TYPE_CHECKING:
-    from frugalrl.agents.agent import Agent
     from frugalrl.training.environments import EnvironmentFactory
-    from frugalrl.training.vector import SyncGroup
 
 
 class Rollout:
@@ -130,12 +133,6 @@ class Rollout:
         return chosen.T
 
     def _begin(self, sequence: int) -> SyncGroup:
-        from threadpoolctl import threadpool_limits
-
-        from frugalrl.agents import make_agent
-        from frugalrl.training.resolve import agent_settings
-        from frugalrl.training.vector import SyncGroup
-
         threadpool_limits(1, user_api="blas")
         config = self._config
         count = config.envs
