@@ -92,6 +92,7 @@ def cluster(_environment) -> Iterator[Any]:
     from frugalrl.distributed.cluster import _loopback
 
     health = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 6}
+    system = {f"health_check_{name}": value for name, value in health.items()}
     with _loopback():
         made = Cluster(
             initialize_head=True,
@@ -99,7 +100,8 @@ def cluster(_environment) -> Iterator[Any]:
                 "num_cpus": 0,
                 "object_store_memory": 80_000_000,
                 "include_dashboard": False,
-                "_system_config": {f"health_check_{name}": value for name, value in health.items()},
+                # Beside other tests on few processors, workers that stand back never end.
+                "_system_config": {**system, "worker_niceness": 0},
             },
         )
         made.add_node(num_cpus=2, object_store_memory=80_000_000)

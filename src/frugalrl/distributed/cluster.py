@@ -55,6 +55,8 @@ def connected(address: str | None, *, cpus: int | None = None) -> Iterator[Any]:
                 include_dashboard=False,
                 num_cpus=most,
                 object_store_memory=_OBJECT_STORE,
+                # By default Ray's workers stand back for everything else, also for the learner.
+                _system_config={"worker_niceness": 0},
             )
     else:
         if address != "auto":
