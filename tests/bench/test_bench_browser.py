@@ -68,9 +68,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
 
 # `make test` installs it where it may.
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM, reason="no Chromium; on Debian: apt-get install chromium"
-)
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium; on Debian: apt-get install chromium"),
+    pytest.mark.xdist_group("browser"),  # in one process, so that the page is made once
+]
 
 
 @pytest.fixture(scope="module")

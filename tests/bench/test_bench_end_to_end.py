@@ -21,6 +21,9 @@ from frugalrl.bench.runs import expand
 from frugalrl.bench.suites import load_suite
 from frugalrl.files import read_json
 
+# In one process, so that the grid is run once.
+pytestmark = pytest.mark.xdist_group("end to end")
+
 SETTINGS = (
     "net_arch=[8, 8]",
     "batch_size=16",
