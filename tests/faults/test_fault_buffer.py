@@ -350,7 +350,7 @@ FORGED = {
     "slots for the whole memory": state_with(storage__slots_allocated=2**28, capacity=2**28),
     "states for the whole memory": state_with(storage__states_allocated=2**40),
     "many rows": state_with(rows=2**30),
-    "huge actions": state_with(action_space={"kind": "MultiBinary", "shape": [2**40]}),
+    "huge actions": state_with(action_space={"kind": "MultiBinary", "n": [2**40]}),
     "huge field": state_with(extra_fields=[["big", [2**40], "float32"]]),
     "no actions": state_with(action_space={"kind": "Discrete", "n": 0, "start": 0}),
     "another filter": state_with(admission={"name": "fac", "state": {}}),

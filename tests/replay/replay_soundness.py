@@ -4,45 +4,56 @@ from __future__ import annotations
 
 import numpy as np
 
-from frugalrl.replay.storage import COUNT, COUNT_BITS, FLAG_BITS, Storage
+import frugalrl.replay.storage as places
+from frugalrl.replay.storage import COUNT, COUNT_BITS, FLAG_BITS, NEWER, NEXT, OLDER, STATE, Storage
+
+CONTROL = (
+    "HELD", "OLDEST", "YOUNGEST", "FREE_SLOT", "SLOTS_USED", "STATES_HELD", "FREE_STATE",
+    "STATES_USED", "RUN_NEXT", "RUN_LEFT", "OFFERED", "REFUSED", "STORED", "REPLACED", "DROPPED",
+    "EVICTED",
+)  # fmt: skip
 
 
 def check_storage(storage: Storage) -> None:
     """Fail unless every list is whole and every count is right."""
-    control = {name: int(storage.control[name][0]) for name in storage.control.dtype.names or ()}
-    held = follow(storage, control["oldest"], "newer")
-    assert held[::-1] == follow(storage, control["youngest"], "older")
-    assert len(held) == control["held"] == len(storage) <= storage.capacity
-    free = follow(storage, control["free_slot"], "newer")
-    assert sorted(held + free) == list(range(control["slots_used"]))
-    assert control["slots_used"] <= storage.allocated_slots
-    assert (storage.slots["state"][free] < 0).all()
+    control = {name: int(storage.control[getattr(places, name)]) for name in CONTROL}
+    assert len(storage.control) == len(CONTROL)
+    held = follow(storage, control["OLDEST"], NEWER)
+    assert held[::-1] == follow(storage, control["YOUNGEST"], OLDER)
+    assert len(held) == control["HELD"] == len(storage) <= storage.capacity
+    free = follow(storage, control["FREE_SLOT"], NEWER)
+    assert sorted(held + free) == list(range(control["SLOTS_USED"]))
+    assert control["SLOTS_USED"] <= len(storage.slots)
+    assert (storage.slots[free, STATE] < 0).all()
     records = storage.slots[held]
-    ids = np.concatenate([records["state"], records["next_and_flags"] >> FLAG_BITS])
-    used = control["states_used"]
-    assert used <= storage.allocated_states
+    ids = np.concatenate([records[:, STATE], records[:, NEXT] >> FLAG_BITS])
+    used = control["STATES_USED"]
+    assert used <= len(storage.states)
     holders = np.bincount(ids, minlength=used)
     assert len(holders) == used
     is_held = holders > 0
-    assert np.array_equal(storage.holders[:used][is_held] & COUNT, holders[is_held])
-    marks = np.where(is_held, storage.holders[:used] >> COUNT_BITS, 0)
+    assert np.array_equal(storage.states[:used, 0][is_held] & COUNT, holders[is_held])
+    marks = np.where(is_held, storage.states[:used, 0] >> COUNT_BITS, 0)
     environments = np.flatnonzero(storage.last >= 0)
     assert np.array_equal(marks[storage.last[environments]], environments + 1)
     assert np.count_nonzero(marks) == len(environments)
-    assert np.count_nonzero(is_held) == control["states_held"]
-    free_states, state = [], control["free_state"]
+    assert np.count_nonzero(is_held) == control["STATES_HELD"]
+    free_states, state = [], control["FREE_STATE"]
     while state >= 0:
         free_states.append(state)
-        state = -2 - int(storage.holders[state])
+        state = -2 - int(storage.states[state, 0])
     assert sorted(free_states) == np.flatnonzero(~is_held).tolist()
-    assert control["unfinished"] == control["victim"] == 0
-    assert control["stored"] - control["evicted"] == control["held"]
+    assert control["RUN_NEXT"] in (-1, *held)
+    assert (control["RUN_LEFT"] > 0) == (control["RUN_NEXT"] >= 0)
+    assert control["STORED"] - control["EVICTED"] == control["HELD"]
+    decided = sum(control[name] for name in ("REFUSED", "STORED", "REPLACED", "DROPPED"))
+    assert control["OFFERED"] == decided
 
 
-def follow(storage: Storage, slot: int, link: str) -> list[int]:
+def follow(storage: Storage, slot: int, link: int) -> list[int]:
     """List slots from one on along a link."""
     found = []
     while slot >= 0:
         found.append(slot)
-        slot = int(storage.slots[link][slot])
+        slot = int(storage.slots[slot, link])
     return found

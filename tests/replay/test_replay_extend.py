@@ -54,7 +54,7 @@ def test_extending_decides_as_adding_one_by_one(admission: str, limit: dict[str,
         assert np.array_equal(one, other)
     # Then one row again: the two have come to the same state, and the same states are shared.
     assert np.array_equal(at_once.sample(50).slots, one_by_one.sample(50).slots)
-    held = [b._storage.allocated_states - b._storage.free_states for b in (at_once, one_by_one)]
+    held = [len(b._storage.states) - b._storage.free_states for b in (at_once, one_by_one)]
     assert held[0] == held[1]
 
 

@@ -220,7 +220,7 @@ class BufferMachine(RuleBasedStateMachine):
         assert batch.slots.tolist() == list(self.slow.slots)
         self._compare(batch, batch.slots.tolist(), 1)
         storage = self.fast._storage
-        assert storage.allocated_states - storage.free_states == self.slow.live_states
+        assert len(storage.states) - storage.free_states == self.slow.live_states
         check_storage(storage)
 
     @invariant()

@@ -46,7 +46,7 @@ def walk(buffer: ReplayBuffer, states: list[Any], cut_after: frozenset[int] = fr
 
 def kept_states(buffer: ReplayBuffer) -> int:
     storage = buffer._storage
-    return storage.allocated_states - storage.free_states
+    return len(storage.states) - storage.free_states
 
 
 def make(capacity: int = 100, admission: Any = None) -> ReplayBuffer:

@@ -29,7 +29,7 @@ class ByteBudget:
         storage: whose memory grows and shrinks.
         admission: whose memory is as large as it is.
         sampler: whose memory follows the slots.
-        others: gives all other bytes that count.
+        nbytes: counts all bytes.
         evict: removes a transition everywhere.
 
     Raises:
@@ -42,33 +42,27 @@ class ByteBudget:
         storage: Storage,
         admission: AdmissionFilter,
         sampler: Sampler,
-        others: Callable[[], int],
+        nbytes: Callable[[], int],
         evict: Callable[[], object],
     ) -> None:
         self._limit = limit
         self._storage = storage
         self._admission = admission
         self._sampler = sampler
-        self._others = others
+        self._nbytes = nbytes
         self._evict_one = evict
         fewest = min(_FEWEST, storage.capacity)
-        needed = self._nbytes + fewest * (storage.slot_bytes + 2 * storage.state_bytes)
-        needed += sampler.nbytes_for(fewest) + self._reserve
+        needed = limit - self._spare() + sampler.nbytes_for(fewest)
+        needed += fewest * (storage.slot_bytes + 2 * storage.state_bytes)
         if not len(storage) and needed > limit:
             raise ValueError(
                 f"capacity_bytes={limit} has no room for {fewest} transitions beside the filter's "
                 f"{admission.nbytes} bytes; use at least {needed}"
             )
 
-    @property
-    def _nbytes(self) -> int:
-        filtering, drawing = int(self._admission.nbytes), self._sampler.nbytes
-        return self._storage.nbytes + filtering + drawing + self._others()
-
-    @property
-    def _reserve(self) -> int:
-        """Bytes kept back for the growth of the filter."""
-        return int(self._admission.nbytes) // _RESERVE_SHARE
+    def _spare(self) -> int:
+        """Bytes that may be allocated; some are kept back for the growth of the filter."""
+        return self._limit - self._nbytes() - int(self._admission.nbytes) // _RESERVE_SHARE
 
     def make_room(self) -> None:
         """See to it that one more transition, with two states of its own, can be written."""
@@ -92,16 +86,15 @@ class ByteBudget:
             ValueError: the filter leaves nothing.
         """
         storage = self._storage
-        while self._nbytes > self._limit:
-            excess = self._nbytes - self._limit
+        while (excess := self._nbytes() - self._limit) > 0:
             if storage.free_states * storage.state_bytes >= excess:
-                storage.resize_states(storage.allocated_states - -(-excess // storage.state_bytes))
+                storage.resize_states(len(storage.states) - -(-excess // storage.state_bytes))
             elif len(storage):
                 self._evict_one()
             else:
                 storage.trim()
-                self._sampler.resize(storage.allocated_slots)
-                if self._nbytes > self._limit:
+                self._sampler.resize(len(storage.slots))
+                if self._nbytes() > self._limit:
                     raise self._too_small()
 
     def _too_small(self) -> ValueError:
@@ -116,14 +109,10 @@ class ByteBudget:
             raise self._too_small()
         self._evict_one()
 
-    def _spare(self) -> int:
-        """Bytes that may be allocated."""
-        return self._limit - self._nbytes - self._reserve
-
     def _grow_slots(self) -> bool:
         """Allocate more slots if any fit."""
         storage, sampler = self._storage, self._sampler
-        rows = storage.allocated_slots
+        rows = len(storage.slots)
         spare = self._spare() + sampler.nbytes
         step = grown(rows) - rows
         # Not by a handful when there are many: the sampler's tree is built anew each time.
@@ -140,7 +129,7 @@ class ByteBudget:
     def _grow_states(self) -> bool:
         """Allocate more states if enough for one transition fit."""
         storage = self._storage
-        rows = storage.allocated_states
+        rows = len(storage.states)
         wanted = min(grown(rows) - rows, self._spare() // storage.state_bytes)
         if wanted + storage.free_states < 2:
             return False
@@ -152,9 +141,9 @@ class ByteBudget:
         storage = self._storage
         surplus = (storage.free_states - 2) // 2
         if (
-            surplus < max(1, storage.allocated_states >> 4)
+            surplus < max(1, len(storage.states) >> 4)
             or surplus * storage.state_bytes < 8 * storage.slot_bytes
         ):
             return False
-        storage.resize_states(storage.allocated_states - surplus)
+        storage.resize_states(len(storage.states) - surplus)
         return self._grow_slots()

@@ -3,9 +3,9 @@
 The way of a transition: `add` -> rows checked and staged (`staging`) -> `admission.offer` ->
 `Storage.write` -> the sampler is told. It is the same for every filter and sampler.
 
-Once rows are staged they count as added: whatever interrupts after that, the next use of the buffer
-goes on where it stopped. What was reached is noted in the storage by the very compiled calls that
-reach it, and every step can be done again without harm, see `ReplayBuffer._carry_out`.
+Once checked, rows count as added: whatever interrupts after that, the next use of the buffer goes
+on where it stopped. How many rows are dealt with is counted by the very compiled calls that deal
+with them, and every step can be done again without harm, see `ReplayBuffer._carry_out`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
 from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
 from frugalrl.replay.samplers import SAMPLERS, Sampler, make_sampler
 from frugalrl.replay.spaces import (
-    ACTION,
+    WORD,
     describe_space,
     fields_from,
     flat_space,
@@ -37,7 +37,7 @@ from frugalrl.replay.spaces import (
     restore_space,
     same_space,
 )
-from frugalrl.replay.staging import Stage, in_rows
+from frugalrl.replay.staging import Rows, Stage, in_rows, stage_columns
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.state_io import StateFileError, load_state, save_state
 
@@ -59,30 +59,6 @@ _FILTERS = {
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}
 _NOWHERE = np.empty(0, dtype=np.int64)
-
-
-class _Step:
-    """Staged rows on their way: the slots offered for them, and what the filter said."""
-
-    __slots__ = ("codes", "end", "first", "free", "released", "slots")
-
-    def __init__(self, first: int, end: int, free: NDArray[np.int64]) -> None:
-        self.first = first
-        self.end = end
-        self.free = free
-        self.codes: NDArray[np.int8] | None = None
-
-    def take(self, decisions: Decisions) -> None:
-        """Note decisions about the first of the rows, in the types that compiled code takes."""
-        rows, codes = self.end - self.first, np.asarray(decisions.codes, np.int8, order="C")
-        self.slots = np.asarray(decisions.slots, np.int64, order="C")
-        self.released = decisions.released
-        if not 0 < len(codes) == len(self.slots) <= rows:
-            raise RuntimeError(
-                f"the filter gave {len(codes)} codes and {len(self.slots)} slots where {rows} rows "
-                "are left; frugalrl.check_filter says more"
-            )
-        self.codes = codes  # last: with these the step counts as decided
 
 
 class ReplayBuffer:
@@ -176,12 +152,14 @@ class ReplayBuffer:
         self._admission = admission
         self._sampler = sampler
         self._generator = generator
-        self._step: _Step | None = None
+        # What is under way: rows that count as added, and a slot that is being evicted.
+        self._rows: Rows | None = None
+        self._victim: int | None = None
         self._turn = _Turn(self)
         self._budget: ByteBudget | None = None
         if capacity_bytes is not None:
             self._budget = ByteBudget(
-                capacity_bytes, storage, admission, sampler, lambda: self._stage.nbytes, self._evict
+                capacity_bytes, storage, admission, sampler, self._count_bytes, self._evict
             )
 
     # --- looking at it -------------------------------------------------------------------------
@@ -231,16 +209,18 @@ class ReplayBuffer:
     def nbytes(self) -> int:
         """Bytes allocated in all: transitions, slack, staging, filter and sampler."""
         with self._turn:
-            filtering, drawing = int(self._admission.nbytes), self._sampler.nbytes
-            return self._storage.nbytes + self._stage.nbytes + filtering + drawing
+            return self._count_bytes()
+
+    def _count_bytes(self) -> int:
+        filtering, drawing = int(self._admission.nbytes), self._sampler.nbytes
+        return self._storage.nbytes + self._stage.nbytes + filtering + drawing
 
     @property
     def stats(self) -> BufferStats:
         """Counters since the buffer was made."""
         with self._turn:
-            counters = self._storage.counters
+            counters, offered = self._storage.counters, self._storage.offered
         refused = counters.pop("refused")
-        offered = counters["stored"] + counters["replaced"] + counters["dropped"] + refused
         return BufferStats(offered=offered, rejected_nonfinite=refused, **counters)
 
     # --- transitions in ------------------------------------------------------------------------
@@ -320,103 +300,100 @@ class ReplayBuffer:
         """Stage rows and deal with them."""
         storage, stage = self._storage, self._stage
         if getattr(given[0], "shape", None) != stage.shape or stage.is_sequence is not is_sequence:
-            rows, given, extra = in_rows(storage.layout, given, extra)
-            if rows != stage.rows or stage.is_sequence is not is_sequence:
-                stage = self._stage = Stage(storage.layout, rows, is_sequence)
-        stage.take(given, extra)
+            count, given, extra = in_rows(storage.layout, given, extra)
+            if count != stage.rows or stage.is_sequence is not is_sequence:
+                stage = self._stage = Stage(storage.layout, count, is_sequence)
+        rows = stage.take(given, extra, storage.offered)
         storage.expect_environments(1 if is_sequence else stage.rows)
-        # Under a byte limit one row at a time is looked at, and what there is for it.
-        free = np.empty(stage.rows if self._budget is None else 0, dtype=np.int64)
-        staged, found = stage.commit(storage, free)
-        if self._budget is None and staged:
-            self._step = _Step(0, staged, free[:found])
+        self._rows = rows
         self._carry_out()
-        outcome = stage.outcome()
-        refused = stage.rows - staged
-        if refused and storage.counters["refused"] == refused:
+        outcome = rows.outcome()
+        if rows.refused and storage.counters["refused"] == rows.refused:
             # Comes last, since it may be raised as an error.
-            _warn_of_refused(outcome.codes, refused)
+            _warn_of_refused(outcome.codes, rows.refused)
         return outcome
 
     def _carry_out(self) -> None:
-        """Have the staged rows decided about, write them, and tell the sampler.
+        """Have the rows decided about, write them, and tell the sampler.
 
         An interrupt may fall anywhere. So each step can be done again: an offer with the same
         `free` object gets the same answer, `write` goes on where it stopped, slots that are free
         are not freed again, a filter forgets and places but once, and what a sampler is told
         depends on what is stored alone.
         """
-        storage, stage = self._storage, self._stage
-        if storage.victim[0]:
-            self._tell_of_victim()
-        while True:
-            step = self._step
-            if step is None:
-                if storage.decided[0] == storage.staged[0]:
-                    break
-                step = self._step = self._next_step()
-            if step.codes is None:
-                rows = slice(step.first, step.end)
-                offered = stage.offered[0, rows], stage.rewards[rows], step.free
-                step.take(self._admission.offer(*offered))
-            assert step.codes is not None
-            slot = storage.write(stage, step.first, step.codes, step.slots)
-            if slot is not None:
-                self._write_last(step, slot)
-            if step.released is not None:
-                storage.release(stage, np.asarray(step.released, np.int64, order="C"))
+        storage, rows = self._storage, self._rows
+        if self._victim is not None:
+            self._remove(self._victim)
+        if rows is None:
+            return
+        if storage.offered < rows.start:
+            storage.refuse(rows.refused)
+        while rows.free is not None or storage.offered - rows.start < len(rows.columns):
+            free = rows.free
+            if free is None:
+                free = self._ask(rows)
+            if rows.codes is None:
+                which = slice(rows.first, rows.end)
+                offered = rows.observations[which], rows.rewards[which]
+                rows.take(self._admission.offer(*offered, free))
+            self._write(rows)
+            if rows.released is not None:
+                storage.release(rows.released)
+                rows.drop(rows.released)
                 storage.trim()
             if self._sampler.follows:
-                self._tell_sampler(step.slots)
-                if step.released is not None:
-                    self._tell_sampler(step.released)
-            self._step = None
+                self._tell_sampler(rows.slots)
+                if rows.released is not None:
+                    self._tell_sampler(rows.released)
+            rows.free = None
             if self._budget is not None:
                 self._budget.settle()
-        storage.unfinished[0] = 0
+        self._rows = None
 
-    def _next_step(self) -> _Step:
-        """Take up the rows that nothing is decided about yet."""
-        storage = self._storage
-        first, end = int(storage.decided[0]), int(storage.staged[0])
-        if self._budget is None:
-            storage.reserve(end - first)
-        else:
-            self._budget.make_room()
+    def _ask(self, rows: Rows) -> NDArray[np.int64]:
+        """Make room for the rows that nothing is decided about yet, and give the free slots."""
+        first, end = self._storage.offered - rows.start, len(rows.columns)
+        if self._budget is not None:
+            self._budget.make_room()  # for one row at a time
             end = first + 1
-        return _Step(first, end, storage.next_slots(end - first))
+        free = self._storage.next_slots(end - first)
+        rows.ask(first, end, free)
+        return free
 
-    def _write_last(self, step: _Step, slot: int) -> None:
-        """Store the last row of a step, which was given no slot, in this one (-1: make one)."""
-        assert step.codes is not None
+    def _write(self, rows: Rows) -> None:
+        """Write what is decided; a last row that was given no slot takes one that is made free."""
+        storage = self._storage
+        slot = storage.write(rows)
+        if slot is None:
+            return
         if slot < 0:
             slot = self._evict()
-        stage, row = self._stage, step.first + len(step.codes) - 1
-        self._admission.place(stage.offered[0, row], float(stage.rewards[row]), slot)
-        slots = step.slots.copy()
+        last = rows.first + len(rows.slots) - 1
+        self._admission.place(rows.observations[last], float(rows.rewards[last]), slot)
+        slots = rows.slots.copy()
         slots[-1] = slot
-        step.slots = slots
-        self._storage.write(stage, step.first, step.codes, slots)
+        rows.slots = slots
+        storage.write(rows)
 
     def _evict(self) -> int:
         """Remove a transition everywhere and give its slot, which is used next."""
-        slot = self._storage.evict()
-        self._tell_of_victim()
+        slot = self._storage.next_victim()
+        self._remove(slot)
         return slot
 
-    def _tell_of_victim(self) -> None:
-        """Let filter and sampler know which slot the storage has emptied."""
-        storage = self._storage
-        slot = int(storage.victim[0]) - 1
+    def _remove(self, slot: int) -> None:
+        """Remove the transition of a slot everywhere."""
+        self._victim = slot
         self._admission.forget(slot)
+        self._storage.evict(slot)
         if self._sampler.follows:
             self._tell_sampler(np.array([slot]))
-        storage.victim[0] = 0
+        self._victim = None
 
     def _tell_sampler(self, slots: NDArray[np.int64]) -> None:
         """Let the sampler know which of these slots hold something new; -1 is none."""
         storage, sampler = self._storage, self._sampler
-        sampler.resize(storage.allocated_slots)
+        sampler.resize(len(storage.slots))
         slots = slots[(slots >= 0) & (slots < storage.limit)]
         is_occupied = storage.occupied(slots)
         sampler.removed(slots[~is_occupied])
@@ -429,12 +406,10 @@ class ReplayBuffer:
         of the environment; memory is given back.
         """
         with self._turn:
-            for slot in self._storage.oldest_first():
-                self._storage.evict(int(slot))
-                self._tell_of_victim()
-            self._storage.unfinished[0] = 0
+            for slot in self._storage.oldest_first().tolist():
+                self._remove(slot)
             self._storage.trim()
-            self._sampler.resize(self._storage.allocated_slots)
+            self._sampler.resize(len(self._storage.slots))
 
     # --- transitions out -----------------------------------------------------------------------
 
@@ -458,13 +433,13 @@ class ReplayBuffer:
             slots, weights = self._sampler.draw(
                 storage, self._generator, count, size, storage.offered
             )
-            return self._batch(slots, weights, (size,) if batches is None else (count, size))
+            return storage.gather(slots, (size,) if batches is None else (count, size), weights)
 
     def transitions(self) -> Batch:
         """Copy out everything stored, oldest first."""
         with self._turn:
             slots = self._storage.oldest_first()
-            return self._batch(slots, None, (len(slots),))
+            return self._storage.gather(slots, slots.shape)
 
     def gather(self, slots: Any) -> Batch:
         """Copy out the transitions of (n,) slots that someone else has drawn.
@@ -477,7 +452,7 @@ class ReplayBuffer:
         if where.ndim != 1:
             raise ValueError(f"slots has shape {where.shape}; expected (n,)")
         with self._turn:
-            return self._batch(where, None, where.shape)
+            return self._storage.gather(where, where.shape)
 
     @property
     def has_gaps(self) -> bool:
@@ -493,31 +468,6 @@ class ReplayBuffer:
         with self._turn:
             every = np.arange(self._storage.limit)
             return every[self._storage.occupied(every)]
-
-    def _batch(
-        self, slots: NDArray[np.int64], weights: NDArray[np.float32] | None, lead: tuple[int, ...]
-    ) -> Batch:
-        """Gather slots into arrays with these leading axes."""
-        layout = self._storage.layout
-        drawn = self._storage.gather(slots)
-        if weights is None:
-            weights = np.ones(len(slots), dtype=np.float32)
-        shape = lead + layout.observation_shape
-        actions = np.ascontiguousarray(drawn.payload[ACTION], dtype=layout.action_out)
-        return Batch(
-            observations=drawn.states.reshape(shape),
-            actions=actions.reshape(lead + layout.action_shape),
-            rewards=drawn.rewards.reshape(lead),
-            next_observations=drawn.next_states.reshape(shape),
-            terminated=drawn.terminated.reshape(lead),
-            truncated=drawn.truncated.reshape(lead),
-            slots=slots.reshape(lead),
-            weights=weights.reshape(lead),
-            extra={
-                name: drawn.payload[name].copy().reshape(lead + shape)
-                for name, shape, _ in layout.extra
-            },
-        )
 
     def feedback(self, slots: Any, td_errors: Any) -> None:
         """Tell the sampler the temporal-difference errors of drawn transitions.
@@ -558,7 +508,7 @@ class ReplayBuffer:
         with self._turn:
             victims = self._storage.victims
             if self._sampler.follows:
-                self._sampler.resize(self._storage.allocated_slots)  # which an add may have grown
+                self._sampler.resize(len(self._storage.slots))  # which an add may have grown
             return {
                 "capacity": self._storage.capacity,
                 "capacity_bytes": self.capacity_bytes,
@@ -603,7 +553,7 @@ class ReplayBuffer:
             storage = Storage(layout, most, 0, victims)
             storage.load_state_dict(state["storage"])
             rows = integer_from("rows", state["rows"], 0)
-            storage.check_claim(rows * (layout.payload.itemsize + 24 * layout.width), "rows", rows)
+            storage.check_claim(rows * WORD * stage_columns(layout), "rows", rows)
             deciding = _filter_from(state["admission"], admission)
             drawing = _sampler_from(state["sampler"], sampler, storage)
             made = cls.__new__(cls)
@@ -667,7 +617,6 @@ class _Turn:
     def __init__(self, buffer: ReplayBuffer) -> None:
         self._lock = threading.RLock()
         self._buffer = buffer
-        self._storage = buffer._storage
 
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
@@ -675,9 +624,10 @@ class _Turn:
                 "this buffer is in use by another thread; use it from one thread at a time, for "
                 "instance under a threading.Lock"
             )
-        if self._storage.unfinished[0]:
+        buffer = self._buffer
+        if buffer._rows is not None or buffer._victim is not None:
             try:
-                self._buffer._carry_out()
+                buffer._carry_out()
             except BaseException:
                 self._lock.release()
                 raise
@@ -782,7 +732,7 @@ def _sampler_from(saved: dict[str, Any], made_by: Any, storage: Storage) -> Samp
             f"the sampler {name!r} is not one of this library's; give its class as sampler="
         )
     sampler: Sampler = (made_by or SAMPLERS[name]).from_state_dict(saved["state"])
-    if not sampler.fits(storage.oldest_first(), storage.allocated_slots):
+    if not sampler.fits(storage.oldest_first(), len(storage.slots)):
         raise ValueError("the sampler's state does not fit what is stored")
     return sampler
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -33,10 +34,13 @@ class Slots(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Draws slots. The buffer tells it of every change if it `follows` them."""
+    """Draws slots. The buffer tells it of every change if it `follows` them.
+
+    A class that inherits from this one keeps no state and follows nothing, until it says otherwise.
+    """
 
     name: ClassVar[str]
-    follows: ClassVar[bool]
+    follows: ClassVar[bool] = False
     """Whether the sampler wants to hear of stored and removed slots."""
 
     def begin(self) -> None:
@@ -45,13 +49,16 @@ class Sampler(Protocol):
     @property
     def multiple(self) -> int:
         """How many times the asked batch size is drawn."""
+        return 1
 
     @property
     def nbytes(self) -> int:
         """Bytes of state."""
+        return 0
 
     def nbytes_for(self, slots: int) -> int:
         """Bytes of state with a number of slots."""
+        return 0
 
     def resize(self, slots: int) -> None:
         """Be ready for a number of slots."""
@@ -62,6 +69,7 @@ class Sampler(Protocol):
     def removed(self, slots: NDArray[np.int64]) -> None:
         """These slots hold nothing any more."""
 
+    @abstractmethod
     def draw(
         self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
@@ -72,75 +80,35 @@ class Sampler(Protocol):
 
     def fits(self, held: NDArray[np.int64], slots: int) -> bool:
         """Tell whether the state, loaded from somewhere, is one about these of so many slots."""
+        return True
 
     def state_dict(self) -> dict[str, Any]:
         """Settings and state."""
+        return {}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Sampler:
         """Make the sampler that `state_dict` described."""
+        return cls(**state)
 
 
-class Uniform:
+class Uniform(Sampler):
     """Every stored transition alike, with replacement."""
 
     name: ClassVar[str] = "uniform"
-    follows: ClassVar[bool] = False
-
-    def begin(self) -> None:
-        """Serve any number of buffers."""
-
-    @property
-    def multiple(self) -> int:
-        """The batch size itself is drawn."""
-        return 1
-
-    @property
-    def nbytes(self) -> int:
-        """No state."""
-        return 0
-
-    def nbytes_for(self, slots: int) -> int:
-        """No state."""
-        return 0
-
-    def resize(self, slots: int) -> None:
-        """Need no room."""
-
-    def stored(self, slots: NDArray[np.int64]) -> None:
-        """Need not know."""
-
-    def removed(self, slots: NDArray[np.int64]) -> None:
-        """Need not know."""
 
     def draw(
         self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
         """Draw slots; those that turn out to be free are drawn again."""
         # A double has 53 random bits, so the bias is below 1e-7 for any possible buffer.
-        drawn = _scaled(generator.random(batches * size), slots.limit)
+        drawn = (generator.random(batches * size) * slots.limit).astype(np.int64)
         if not slots.dense:
             free = np.flatnonzero(~slots.occupied(drawn))
             while len(free):
-                drawn[free] = _scaled(generator.random(len(free)), slots.limit)
+                drawn[free] = generator.random(len(free)) * slots.limit
                 free = free[~slots.occupied(drawn[free])]
         return drawn, None
-
-    def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
-        """Learn nothing."""
-
-    def fits(self, held: NDArray[np.int64], slots: int) -> bool:
-        """No state that could not fit."""
-        return True
-
-    def state_dict(self) -> dict[str, Any]:
-        """No settings."""
-        return {}
-
-    @classmethod
-    def from_state_dict(cls, state: dict[str, Any]) -> Uniform:
-        """Make the sampler that `state_dict` described."""
-        return cls(**state)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -171,7 +139,7 @@ class LargeBatch(Uniform):
         return f"LargeBatch(multiple={self._multiple})"
 
 
-class Prioritized:
+class Prioritized(Sampler):
     """Prioritized experience replay (Schaul et al., 2016), proportional variant.
 
     A transition is drawn with probability P in proportion to `(|error| + epsilon) ** alpha`, each
@@ -198,9 +166,10 @@ class Prioritized:
         anneal_steps: int = 1_000_000,
         epsilon: float = 1e-6,
     ) -> None:
-        self.alpha = number_from("alpha", alpha, "a number from 0", _is_not_negative)
-        self.beta = number_from("beta", beta, "a number from 0", _is_not_negative)
-        self.beta_final = number_from("beta_final", beta_final, "a number from 0", _is_not_negative)
+        self.alpha, self.beta, self.beta_final = (
+            number_from(name, value, "a number from 0", lambda it: 0.0 <= it < math.inf)
+            for name, value in (("alpha", alpha), ("beta", beta), ("beta_final", beta_final))
+        )
         self.anneal_steps = integer_from("anneal_steps", anneal_steps, 1)
         self.epsilon = number_from("epsilon", epsilon, "a number above 0", is_positive)
         self._tree = SumTree()
@@ -217,11 +186,6 @@ class Prioritized:
         if self._has_owner:
             raise ValueError("this sampler already draws for a buffer; make a new Prioritized")
         self._has_owner = True
-
-    @property
-    def multiple(self) -> int:
-        """The batch size itself is drawn."""
-        return 1
 
     @property
     def nbytes(self) -> int:
@@ -247,7 +211,7 @@ class Prioritized:
 
     def priorities(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """Give the priorities of some slots, raised to alpha; 0 where nothing is stored."""
-        return self._tree.get(slots)
+        return self._tree.values[slots]
 
     def beta_at(self, steps: int) -> float:
         """Give beta after a number of environment steps."""
@@ -267,7 +231,7 @@ class Prioritized:
             priorities = np.power(np.abs(errors) + self.epsilon, self.alpha)
         priorities = np.minimum(np.maximum(priorities, _LEAST_PRIORITY), _MOST_PRIORITY)
         self._greatest = max(self._greatest, float(priorities.max(initial=0.0)))
-        self._tree.set_positive(slots, priorities)
+        self._tree.set(slots, priorities, only_positive=True)
 
     def fits(self, held: NDArray[np.int64], slots: int) -> bool:
         """Tell whether exactly the slots that hold something have a priority."""
@@ -275,17 +239,14 @@ class Prioritized:
             return False
         return np.array_equal(np.flatnonzero(self._tree.values), np.sort(held))
 
+    def _settings(self) -> dict[str, Any]:
+        names = "alpha", "beta", "beta_final", "anneal_steps", "epsilon"
+        return {name: getattr(self, name) for name in names}
+
     def state_dict(self) -> dict[str, Any]:
         """Settings and priorities."""
-        return {
-            "alpha": self.alpha,
-            "beta": self.beta,
-            "beta_final": self.beta_final,
-            "anneal_steps": self.anneal_steps,
-            "epsilon": self.epsilon,
-            "greatest": self._greatest,
-            "priorities": self._tree.values,
-        }
+        now = {"greatest": self._greatest, "priorities": self._tree.values}
+        return {**self._settings(), **now}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Prioritized:
@@ -304,19 +265,8 @@ class Prioritized:
         return made
 
     def __repr__(self) -> str:
-        return (
-            f"Prioritized(alpha={self.alpha}, beta={self.beta}, beta_final={self.beta_final}, "
-            f"anneal_steps={self.anneal_steps}, epsilon={self.epsilon})"
-        )
-
-
-def _scaled(uniform: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
-    """Turn numbers of [0, 1) into slots below the limit."""
-    return np.minimum((uniform * limit).astype(np.int64), limit - 1)
-
-
-def _is_not_negative(number: float) -> bool:
-    return 0.0 <= number < math.inf
+        settings = (f"{name}={value}" for name, value in self._settings().items())
+        return f"Prioritized({', '.join(settings)})"
 
 
 SAMPLERS: dict[str, type[Uniform] | type[Prioritized]] = {

@@ -78,11 +78,11 @@ class Layout:
         """Whether actions are floats."""
         return self.action_low is None
 
-    def as_floats(self, words: NDArray[np.uint32]) -> NDArray[Any]:
+    def as_floats(self, words: NDArray[np.int32]) -> NDArray[Any]:
         """See (..., words) of states as (..., d) numbers."""
         return words.view(self.float_dtype)[..., : self.width]
 
-    def as_fields(self, words: NDArray[np.uint32]) -> NDArray[Any]:
+    def as_fields(self, words: NDArray[np.int32]) -> NDArray[Any]:
         """See (n, words) of payloads as (n,) records."""
         return words.view(self.payload)[:, 0]
 
@@ -220,45 +220,36 @@ def _smallest_integer(low: NDArray[Any], high: NDArray[Any]) -> np.dtype[Any]:
     raise TypeError(f"actions from {least} to {greatest} fit no integer type")
 
 
+# What each space is made from; `dtype` is saved by its name.
+_SAVED: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "Box": (spaces.Box, ("low", "high", "dtype")),
+    "Discrete": (spaces.Discrete, ("n", "start")),
+    "MultiDiscrete": (spaces.MultiDiscrete, ("nvec", "start", "dtype")),
+    "MultiBinary": (spaces.MultiBinary, ("n",)),
+}
+
+
 def describe_space(space: Any) -> dict[str, Any]:
     """Describe a space by arrays and JSON values."""
-    if isinstance(space, spaces.Box):
-        return {
-            "kind": "Box",
-            "low": np.array(space.low),
-            "high": np.array(space.high),
-            "dtype": np.dtype(space.dtype).name,
-        }
-    if isinstance(space, spaces.Discrete):
-        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
-    if isinstance(space, spaces.MultiDiscrete):
-        return {
-            "kind": "MultiDiscrete",
-            "nvec": np.array(space.nvec),
-            "start": np.array(space.start),
-            "dtype": np.dtype(space.dtype).name,
-        }
-    if isinstance(space, spaces.MultiBinary):
-        return {"kind": "MultiBinary", "shape": list(space.shape)}
+    for kind, (made_by, names) in _SAVED.items():
+        if isinstance(space, made_by):
+            values = {name: np.array(getattr(space, name)) for name in names if name != "dtype"}
+            described = {n: v if v.ndim else v.item() for n, v in values.items()}
+            if "dtype" in names:
+                described["dtype"] = np.dtype(space.dtype).name
+            return {"kind": kind, **described}
     raise TypeError(f"{space!r} is not a space that can be saved")
 
 
 def restore_space(description: dict[str, Any]) -> Any:
     """Make the space that `describe_space` described."""
-    kind = description["kind"]
-    if kind == "Box":
-        dtype = np.dtype(description["dtype"])
-        return spaces.Box(description["low"], description["high"], dtype=dtype.type)
-    if kind == "Discrete":
-        return spaces.Discrete(description["n"], start=description["start"])
-    if kind == "MultiDiscrete":
-        dtype = np.dtype(description["dtype"])
-        return spaces.MultiDiscrete(
-            description["nvec"], dtype=dtype.type, start=description["start"]
-        )
-    if kind == "MultiBinary":
-        return spaces.MultiBinary(description["shape"])
-    raise ValueError(f"unknown space {kind!r}")
+    if description["kind"] not in _SAVED:
+        raise ValueError(f"unknown space {description['kind']!r}")
+    made_by, names = _SAVED[description["kind"]]
+    settings = {name: description[name] for name in names}
+    if "dtype" in settings:
+        settings["dtype"] = np.dtype(settings["dtype"]).type
+    return made_by(**settings)
 
 
 def same_space(one: Any, other: Any) -> bool:

@@ -1,37 +1,95 @@
-"""The rows of one `add`: checked, and cast to what is stored."""
+"""The rows of one `add`: checked, cast to what is stored, and on their way."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import DROP
+from frugalrl.admission.protocol import DROP, Decisions
 from frugalrl.checks import nearest
+from frugalrl.compiling import compiled
 from frugalrl.replay.results import REFUSED, Outcome
 from frugalrl.replay.spaces import ACTION, Layout
-from frugalrl.replay.storage import Staged, stage_rows
-
-if TYPE_CHECKING:
-    from frugalrl.replay.storage import Storage
-
-ROW = np.dtype(
-    [
-        # Row i of `add`: what became of it, where it went, and what else is to be written.
-        ("code", np.int8),
-        ("flags", np.int8),
-        ("slot", np.int64),
-        ("environment", np.int64),
-        # Of the rows that are not refused, number i is this row of `add`.
-        ("position", np.int64),
-    ]
+from frugalrl.replay.storage import (
+    CODE,
+    CONTENT,
+    ENVIRONMENT,
+    IS_TERMINATED,
+    IS_TRUNCATED,
+    PLACE,
 )
-_NO_SLOTS = np.empty(0, dtype=np.int64)
+
+
+class Rows:
+    """Rows that count as added, and how far they are dealt with.
+
+    Args:
+        columns: (n, columns) int32, the finite ones as `storage` wants them.
+        observations: (n, d) float32, of these rows.
+        rewards: (n,) float32.
+        is_finite: which of all rows these are; None for all.
+        offered: rows that the buffer was offered before.
+    """
+
+    def __init__(
+        self,
+        columns: NDArray[np.int32],
+        observations: NDArray[np.float32],
+        rewards: NDArray[np.float32],
+        is_finite: NDArray[np.bool_] | None,
+        offered: int,
+    ) -> None:
+        self.columns = columns
+        self.observations = observations
+        self.rewards = rewards
+        self._is_finite = is_finite
+        self.refused = 0 if is_finite is None else len(is_finite) - len(columns)
+        # Refused rows are counted first, so the row after them is this one of all.
+        self.start = offered + self.refused
+        # The slots that the filter may take for the rows it is asked about; None: it is not asked.
+        self.free: NDArray[np.int64] | None = None
+
+    def ask(self, first: int, end: int, free: NDArray[np.int64]) -> None:
+        """Begin to have some of the rows decided about."""
+        self.first, self.end = first, end
+        self.codes: NDArray[np.int8] | None = None
+        self.free = free
+
+    def take(self, decisions: Decisions) -> None:
+        """Note decisions about the first of those rows, in the types that compiled code takes."""
+        count, codes = self.end - self.first, np.asarray(decisions.codes, np.int8, order="C")
+        self.slots = np.asarray(decisions.slots, np.int64, order="C")
+        self.released = decisions.released
+        if self.released is not None:
+            self.released = np.asarray(self.released, np.int64, order="C")
+        if not 0 < len(codes) == len(self.slots) <= count:
+            raise RuntimeError(
+                f"the filter gave {len(codes)} codes and {len(self.slots)} slots where {count} "
+                "rows are left; frugalrl.check_filter says more"
+            )
+        self.codes = codes  # last: with these it is decided
+
+    def drop(self, slots: NDArray[np.int64]) -> None:
+        """See the rows that were written into these slots as dropped."""
+        self.columns[np.isin(self.columns[:, PLACE], slots), CODE : PLACE + 1] = DROP, -1
+
+    def outcome(self) -> Outcome:
+        """What became of all rows."""
+        codes = self.columns[:, CODE].astype(np.int8)
+        slots = self.columns[:, PLACE].astype(np.int64)
+        if self._is_finite is None:
+            return Outcome(codes, slots)
+        count = len(self._is_finite)
+        every = Outcome(np.full(count, REFUSED, np.int8), np.full(count, -1, np.int64))
+        every.codes[self._is_finite] = codes
+        every.slots[self._is_finite] = slots
+        return every
 
 
 class Stage:
-    """Rows on their way into a storage: checked, cast, and then decided about one by one.
+    """Where rows are checked and cast before anything is changed.
 
     What is given is copied at once, so nothing is shared with the caller's arrays.
 
@@ -46,110 +104,85 @@ class Stage:
         self.shape = (rows, *layout.observation_shape)
         self.is_sequence = is_sequence
         self._layout = layout
-        self._is_half = layout.half
-        self._has_float_actions = layout.float_actions
-        # How many numbers of an action are stored as float32.
-        self._single_actions = layout.actions if layout.float_actions and not layout.half else 0
-        width, actions = layout.width, layout.actions if layout.float_actions else 0
-        given = np.zeros(rows * (2 * width + actions + 3), dtype=np.float64)
-        # One block of memory, so that compiled code unboxes one array of one type.
-        ends = np.cumsum([rows * width, rows * width, rows * actions, rows, rows])
-        blocks = np.split(given, ends)
-        shape, action_shape = layout.observation_shape, layout.action_shape
-        self._observations = blocks[0].reshape(rows, *shape)
-        self._next_observations = blocks[1].reshape(rows, *shape)
-        self._actions = blocks[2].reshape(rows, *action_shape if actions else (0,))
-        self._rewards, self._terminated, self._truncated = blocks[3:]
-        self._given = given
-        self.offered = np.empty((2, rows, width), dtype=np.float32)
+        following = CONTENT + layout.state_words
+        reward = following + layout.state_words
+        columns = np.zeros((rows, stage_columns(layout)), dtype=np.int32)
+        columns[:, ENVIRONMENT] = 0 if is_sequence else np.arange(rows)
+        floats = columns.view(np.float32)
+        # Views of the columns, each of the type and shape in which it is stored.
+        self._states = layout.as_floats(columns[:, CONTENT:following])
+        next_states = layout.as_floats(columns[:, following:reward])
+        self._observations = self._states.reshape(self.shape)
+        self._next_observations = next_states.reshape(self.shape)
+        self._rewards = floats[:, reward]
+        self._fields = layout.as_fields(columns[:, reward + 1 :])
+        self._actions = self._fields[ACTION]
+        self._terminated, self._truncated = columns[:, IS_TERMINATED], columns[:, IS_TRUNCATED]
+        self._places = columns[:, PLACE]
+        self._columns = columns
+        # What must be finite: as much as can be in one array of float32, and what else there is.
+        names = [n for n in layout.payload.names or () if layout.payload[n].base.kind == "f"]
         if layout.half:
-            states = np.zeros((2, rows, layout.state_words), dtype=np.uint32)
+            self._numbers, others = floats[:, reward : reward + 1], [self._states, next_states]
         else:
-            states = self.offered.view(np.uint32)
-        payload = np.zeros((rows, layout.payload_words), dtype=np.uint32)
-        self.rewards = np.empty(rows, dtype=np.float32)
-        self._records = np.zeros(rows, dtype=ROW)
-        self._records["environment"] = 0 if is_sequence else np.arange(rows)
-        self._codes, self._slots = self._records["code"], self._records["slot"]
-        self._floats = layout.as_floats(states).reshape(2, rows, *shape)
-        self._fields = layout.as_fields(payload)
-        self.parts = tuple(Staged(states, payload, self.rewards, self._records))
+            end = reward + 1 + (layout.actions if layout.float_actions else 0)
+            self._numbers, others = floats[:, CONTENT:end], []
+            names = [name for name in names if name != ACTION]
+        self._other_numbers = others + [self._fields[name] for name in names]
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        apart = self.offered.nbytes if self._layout.half else 0
-        return int(self._given.nbytes + apart + sum(part.nbytes for part in self.parts))
+        return self._columns.nbytes
 
-    def take(self, given: tuple[Any, ...], extra: dict[str, Any]) -> None:
-        """Check rows and copy them.
+    @np.errstate(over="ignore", invalid="ignore")  # what is too large becomes infinite
+    def take(self, given: tuple[Any, ...], extra: dict[str, Any], offered: int) -> Rows:
+        """Check rows, copy them, and leave out those that are not finite.
 
         Args:
             given: observations, actions, rewards, next observations, terminated and truncated, as
                 for `ReplayBuffer.add`.
             extra: extra fields, by name.
+            offered: rows that the buffer was offered before.
 
         Raises:
             ValueError: a shape or a value is wrong.
             TypeError: a type is wrong.
         """
-        layout = self._layout
         observations, actions, rewards, next_observations, terminated, truncated = given
         count, shape = self._rewards.shape, self.shape
         self._observations[...] = _real("observations", observations, shape)
         self._next_observations[...] = _real("next_observations", next_observations, shape)
         self._rewards[...] = _real("rewards", rewards, count)
-        self._terminated[...] = _flags("terminated", terminated, count)
-        self._truncated[...] = _flags("truncated", truncated, count)
-        if self._has_float_actions:
+        if self._layout.float_actions:
             self._actions[...] = _real("actions", actions, self._actions.shape)
         else:
-            self._fields[ACTION] = self._integers(actions, count + layout.action_shape)
-        if self._is_half:
-            self._round_to_half()
-        self._codes.fill(DROP)
-        if extra or layout.extra:
+            self._actions[...] = self._integers(actions)
+        self._terminated[...] = _flags("terminated", terminated, count)
+        self._truncated[...] = _flags("truncated", truncated, count)
+        if extra or self._layout.extra:
             self._take_extra(extra)
+        self._places.fill(-1)
+        columns, states, values, is_finite = self._columns, self._states, self._rewards, None
+        if not all_finite(self._numbers) or not all(
+            np.isfinite(numbers).all() for numbers in self._other_numbers
+        ):
+            numbers = [self._numbers, *self._other_numbers]
+            by_row = [np.isfinite(n).reshape(self.rows, -1).all(axis=1) for n in numbers]
+            is_finite = np.logical_and.reduce(by_row)
+            columns, states, values = columns[is_finite], states[is_finite], values[is_finite]
+        return Rows(
+            columns,
+            np.ascontiguousarray(states, dtype=np.float32),
+            np.ascontiguousarray(values),
+            is_finite,
+            offered,
+        )
 
-    def commit(self, storage: Storage, free: NDArray[np.int64]) -> tuple[int, int]:
-        """Refuse the rows that are not finite and see the others as added from now on.
-
-        Args:
-            storage: which remembers that these rows are to be dealt with.
-            free: (rows,) filled with the slots that they may take; (0,) to leave that open.
-
-        Returns:
-            How many rows are staged, and how many slots are in `free`.
-        """
-        while True:
-            staged, found = stage_rows(
-                self._given, self.offered, self.parts, storage.parts, free, storage.capacity,
-                self._single_actions,
-            )  # fmt: skip
-            if found >= 0:
-                return staged, found
-            storage.reserve(len(free))
-
-    def outcome(self) -> Outcome:
-        """What became of the rows."""
-        return Outcome(self._codes.copy(), self._slots.copy())
-
-    def _round_to_half(self) -> None:
-        """Round to float16; what is too large becomes infinite and is refused later."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            for number, values in enumerate((self._observations, self._next_observations)):
-                self._floats[number] = values
-                values[...] = self._floats[number]
-            if self._layout.float_actions:
-                self._fields[ACTION] = self._actions
-                self._actions[...] = self._fields[ACTION]
-
-    def _integers(self, actions: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    def _integers(self, actions: Any) -> NDArray[Any]:
         """Check integer actions against their space."""
         layout = self._layout
-        array = np.asarray(actions)
-        if array.shape != shape:
-            raise _wrong_shape("actions", array.shape, shape)
+        array = _of_shape("actions", actions, self._actions.shape)
         if array.dtype.kind not in "iub":
             raise TypeError(f"actions has dtype {array.dtype}; this action space needs integers")
         assert layout.action_low is not None
@@ -162,7 +195,7 @@ class Stage:
         return array
 
     def _take_extra(self, extra: dict[str, Any]) -> None:
-        """Check and copy the extra fields; rows that are not finite there are refused."""
+        """Check and copy the extra fields."""
         known = [name for name, _, _ in self._layout.extra]
         for name in extra:
             if name not in known:
@@ -172,12 +205,22 @@ class Stage:
         for name, shape, dtype in self._layout.extra:
             if name not in extra:
                 raise TypeError(f"{name}= is missing: this buffer was made with it in extra_fields")
-            array = _of_type(name, extra[name], (self.rows, *shape), dtype)
-            with np.errstate(over="ignore", invalid="ignore"):
-                self._fields[name] = array
-            if dtype.kind == "f":
-                is_finite = np.isfinite(self._fields[name]).reshape(self.rows, -1).all(axis=1)
-                self._codes[~is_finite] = REFUSED
+            self._fields[name] = _of_type(name, extra[name], (self.rows, *shape), dtype)
+
+
+@compiled
+def all_finite(numbers: Any) -> bool:
+    """Tell whether all numbers of (n, k) are finite."""
+    for row in range(numbers.shape[0]):
+        for column in range(numbers.shape[1]):
+            if not np.isfinite(numbers[row, column]):
+                return False
+    return True
+
+
+def stage_columns(layout: Layout) -> int:
+    """Words of a staged row: what `storage` notes, two states, the reward and the payload."""
+    return CONTENT + 2 * layout.state_words + 1 + layout.payload_words
 
 
 def in_rows(
@@ -202,15 +245,19 @@ def in_rows(
     return int(shape[0]), given, extra
 
 
-def _wrong_shape(name: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> ValueError:
-    return ValueError(f"{name} has shape {got}; expected {wanted}, one row per environment")
+def _of_shape(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Give an array of this shape."""
+    array: NDArray[Any] = np.asarray(value)
+    if array.shape != shape:
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected {shape}, one row per environment"
+        )
+    return array
 
 
 def _real(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Give real numbers of this shape."""
-    array: NDArray[Any] = np.asarray(value)
-    if array.shape != shape:
-        raise _wrong_shape(name, array.shape, shape)
+    array = _of_shape(name, value, shape)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} has dtype {array.dtype}; expected real numbers")
     return array
@@ -218,9 +265,7 @@ def _real(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 def _flags(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Give flags of this shape."""
-    array: NDArray[Any] = np.asarray(value)
-    if array.shape != shape:
-        raise _wrong_shape(name, array.shape, shape)
+    array = _of_shape(name, value, shape)
     if array.dtype.kind != "b":
         if array.dtype.kind not in "iu":
             raise TypeError(f"{name} has dtype {array.dtype}; expected booleans")

@@ -27,6 +27,7 @@ class SumTree:
 
     @property
     def _parts(self) -> _Parts:
+        """Sums, leaves first; least positive numbers of the inner nodes; where levels start."""
         return self._built[0]
 
     @staticmethod
@@ -66,26 +67,14 @@ class SumTree:
         """Set the first numbers of so many leaves, the others to zero."""
         self._built = _build(values, leaves)
 
-    def get(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give the numbers of some slots."""
-        return self._parts[0][slots]
-
-    def set(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Set the numbers of some slots, in order."""
-        _set(*self._parts, slots, values, False)
-
-    def set_positive(self, slots: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Set the numbers of those slots whose number is not zero."""
-        _set(*self._parts, slots, values, True)
-
-    def find(self, marks: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Give for each mark in [0, total) the slot in whose share of the sum it falls.
-
-        A slot whose number is zero is never found.
-        """
-        sums, _, offsets = self._parts
-        found: NDArray[np.int64] = _find(sums, offsets, marks)
-        return found
+    def set(
+        self,
+        slots: NDArray[np.int64],
+        values: NDArray[np.float64],
+        only_positive: bool = False,
+    ) -> None:
+        """Set the numbers of some slots, in order; or only of those whose number is not zero."""
+        _set(*self._parts, slots, values, only_positive)
 
     def draw_stratified(
         self, uniform: NDArray[np.float64], size: int
@@ -188,8 +177,8 @@ def _set(sums: Any, least: Any, offsets: Any, slots: Any, values: Any, only_posi
 
 
 @compiled
-def _walk(sums: Any, offsets: Any, mark: float) -> int:
-    """Walk from the root to the leaf under a mark."""
+def find(sums: Any, offsets: Any, mark: float) -> int:
+    """Walk from the root to the leaf in whose share of the sum a mark falls; never to a zero."""
     node = 0
     for level in range(len(offsets) - 2, -1, -1):
         first = offsets[level] + node * FAN
@@ -207,21 +196,12 @@ def _walk(sums: Any, offsets: Any, mark: float) -> int:
 
 
 @compiled
-def _find(sums: Any, offsets: Any, marks: Any) -> Any:
-    """Find the leaf under each mark."""
-    found = np.empty(len(marks), dtype=np.int64)
-    for i in range(len(marks)):
-        found[i] = _walk(sums, offsets, marks[i])
-    return found
-
-
-@compiled
 def _draw_stratified(sums: Any, offsets: Any, uniform: Any, size: int, least: float) -> Any:
     """Draw one leaf from each of `size` equal shares, batch after batch."""
     found = np.empty(len(uniform), dtype=np.int64)
     ratio = np.empty(len(uniform), dtype=np.float64)
     share = sums[-1] / size
     for i in range(len(uniform)):
-        found[i] = _walk(sums, offsets, (i % size + uniform[i]) * share)
+        found[i] = find(sums, offsets, (i % size + uniform[i]) * share)
         ratio[i] = sums[found[i]] / least
     return found, ratio
