@@ -25,9 +25,9 @@ def test_with_and_without_options() -> None:
 
 
 def test_sources_are_followed_through_imports(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("from frugalrl.replay.sum_tree import update\n")
+    (tmp_path / "mine.py").write_text("from frugalrl.replay.samplers import Uniform\n")
     behind = _sources_behind(tmp_path / "mine.py")
-    assert {PACKAGE / "replay" / "sum_tree.py", PACKAGE / "compiling.py"} <= behind
+    assert {PACKAGE / "replay" / "samplers.py", PACKAGE / "compiling.py"} <= behind
     assert PACKAGE / "cli.py" not in behind
 
 

@@ -14,8 +14,7 @@ from scipy.stats import chisquare
 from frugalrl.admission.controls import RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import ReplayBuffer
-from frugalrl.replay.samplers import LargeBatch, Prioritized, Uniform
-from frugalrl.replay.sum_tree import FAN, SumTree, find
+from frugalrl.replay.samplers import LargeBatch, Prioritized, Uniform, _set
 
 SPACE = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
@@ -34,67 +33,75 @@ def fill(buffer: ReplayBuffer, first: int, last: int) -> None:
         buffer.add(state, action, float(i), next_state, False, False)
 
 
+def priorities(values: list[float]) -> Prioritized:
+    """A sampler with these priorities, set one by one."""
+    sampler = Prioritized()
+    sampler.resize(len(values))
+    for slot, value in enumerate(values):
+        _set(*sampler._parts, np.array([slot]), np.array([value]), False)
+    return sampler
+
+
+class Marks:
+    """Gives out what it is told instead of random numbers."""
+
+    def __init__(self, *marks: float) -> None:
+        self.random = lambda size: np.array(marks)
+
+
 @pytest.mark.pure_python
-@given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=200), st.data())
-def test_sum_tree_agrees_with_plain_sums(values: list[float], data: st.DataObject) -> None:
-    tree = SumTree()
-    tree.resize(len(values))
-    plain = np.zeros(len(values))
-    changes = data.draw(
-        st.lists(st.tuples(st.integers(0, len(values) - 1), st.floats(0.0, 1e6)), max_size=30)
-    )
-    for slot, value in [*enumerate(values), *changes]:
-        tree.set(np.array([slot]), np.array([value]))
-        plain[slot] = value
-    positive = plain[plain > 0]
-    assert tree.total == pytest.approx(plain.sum(), rel=1e-12)
-    assert tree.least == (positive.min() if len(positive) else np.inf)
-    assert np.array_equal(tree.values, plain)
-    assert tree.nbytes == SumTree.nbytes_for(len(values))
-    if not len(positive):
+@given(
+    st.lists(st.floats(0.0, 1e6), min_size=1, max_size=200),
+    st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=20),
+)
+def test_draws_agree_with_plain_sums(values: list[float], shares: list[float]) -> None:
+    sampler, plain = priorities(values), np.array(values)
+    held = np.flatnonzero(plain)
+    assert sampler.fits(held, len(values))
+    assert np.array_equal(sampler.priorities(np.arange(len(values))), plain)
+    assert sampler.nbytes == sampler.nbytes_for(len(values))
+    if not len(held):
         return
-    shares = data.draw(st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=20))
-    marks = np.array(shares) * tree.total
-    found = np.array([find(*tree._parts[::2], mark) for mark in marks])
     ends = np.cumsum(plain)
     slack = 1e-9 * ends[-1]
+    found, weights = sampler.draw(None, Marks(*shares), 1, len(shares), 0)  # type: ignore[arg-type]
+    marks = (np.arange(len(shares)) + shares) * (ends[-1] / len(shares))
     assert (plain[found] > 0).all()
     assert (marks <= ends[found] + slack).all()
     assert (marks >= ends[found] - plain[found] - slack).all()
+    assert weights == pytest.approx((plain[found] / plain[held].min()) ** -0.4, rel=1e-6)
 
 
-def test_sum_tree_finds_something_at_the_very_end() -> None:
-    tree = SumTree()
-    tree.resize(100)
-    tree.set(np.array([3, 50]), np.array([0.1, 0.2]))
-    found = {find(*tree._parts[::2], mark) for mark in (0.0, 0.3, 0.30000001, 5.0)}
-    assert found == {3, 50}
+def test_the_very_end_is_found_too() -> None:
+    values = [0.0] * 300
+    values[3], values[50] = 0.1, 0.2
+    sampler = priorities(values)
+    for mark in (0.0, 0.33, 0.34, 1.0 - 2.0**-53, 1.0, 7.0):
+        found, _ = sampler.draw(None, Marks(mark), 1, 1, 0)  # type: ignore[arg-type]
+        assert found.tolist() == [3 if mark < 1 / 3 else 50]
 
 
-@pytest.mark.parametrize("leaves", [0, 1, FAN, FAN + 1, FAN**2, FAN**2 + 1, 1000])
-def test_sum_tree_keeps_its_numbers_when_it_grows(leaves: int) -> None:
-    tree = SumTree()
-    tree.replace_all(np.arange(leaves, dtype=np.float64), leaves)
-    tree.resize(leaves + 700)
-    assert tree.total == leaves * (leaves - 1) / 2
-    assert np.array_equal(tree.values[:leaves], np.arange(leaves))
-    assert not tree.values[leaves:].any()
-    tree.resize(leaves // 2)
-    assert np.array_equal(tree.values, np.arange(leaves // 2))
+@pytest.mark.parametrize("slots", [0, 1, 64, 65, 1000])
+def test_priorities_stay_when_their_number_changes(slots: int) -> None:
+    sampler = priorities([1.0 + i for i in range(slots)])
+    sampler.resize(slots + 700)
+    assert sampler._parts[1].sum() == slots * (slots + 1) / 2
+    assert np.array_equal(sampler.priorities(np.arange(slots)), 1.0 + np.arange(slots))
+    assert not sampler.priorities(np.arange(slots, slots + 700)).any()
+    sampler.resize(slots // 2)
+    assert sampler.fits(np.arange(slots // 2), slots // 2)
 
 
-def test_sum_tree_does_not_drift() -> None:
-    """A million changes of very different size leave the root exactly the sum of its parts."""
-    tree = SumTree()
-    tree.resize(64)
+def test_sums_do_not_drift() -> None:
+    """A million changes of very different size leave every sum exactly that of its parts."""
+    sampler = priorities([1.0] * 64)
     rng = np.random.default_rng(0)
     for _ in range(100):
         slots = rng.integers(0, 64, 10_000)
-        tree.set(slots, 10.0 ** rng.uniform(-9, 9, 10_000))
-    tree.set(np.arange(64), np.full(64, 0.1))
-    fresh = SumTree()
-    fresh.replace_all(np.full(64, 0.1), 64)
-    assert tree.total == fresh.total
+        _set(*sampler._parts, slots, 10.0 ** rng.uniform(-9, 9, 10_000), False)
+    _set(*sampler._parts, np.arange(64), np.full(64, 0.1), False)
+    for part, fresh in zip(sampler._parts, priorities([0.1] * 64)._parts, strict=True):
+        assert np.array_equal(part, fresh)
 
 
 def test_uniform_is_uniform() -> None:
@@ -184,7 +191,7 @@ def test_priorities_follow_eviction_and_replacement(mode: str) -> None:
             assert sampler.priorities(np.array([slot]))[0] == sampler._greatest
             buffer.feedback([slot], [i % 7])
     held = buffer._storage.oldest_first()
-    everything = np.arange(len(sampler._tree))
+    everything = np.arange(len(sampler._parts[0]))
     positive = everything[sampler.priorities(everything) > 0]
     assert positive.tolist() == sorted(held.tolist())
     assert (buffer.stats.replaced if mode == "replace" else buffer.stats.evicted) > 100
@@ -205,7 +212,7 @@ def test_extreme_errors_leave_every_sum_finite() -> None:
     buffer = make(sampler=sampler)
     buffer.feedback(np.arange(40), np.full(40, 1e200))
     fill(buffer, 100, 110)
-    assert np.isfinite(sampler._tree.total)
+    assert np.isfinite(sampler._parts[1]).all()
     assert np.isfinite(buffer.sample(64).weights).all()
     assert ReplayBuffer.from_state_dict(buffer.state_dict()).sampler.fits(np.arange(40), 40)
 

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from, refuse_class
-from frugalrl.replay.sum_tree import SumTree
+from frugalrl.compiling import compiled
 
 _LEAST_PRIORITY, _MOST_PRIORITY = 1e-100, 1e100
 """Priorities stay within these, whatever the errors and alpha: the sum of as many as there can be
 is finite, and so is the ratio of any two, while a transition can always be drawn."""
+_BLOCK = 64
+"""Priorities whose sum is kept: few enough to walk through, and a draw walks through the sums."""
 
 
 class Slots(Protocol):
@@ -172,7 +174,7 @@ class Prioritized(Sampler):
         )
         self.anneal_steps = integer_from("anneal_steps", anneal_steps, 1)
         self.epsilon = number_from("epsilon", epsilon, "a number above 0", is_positive)
-        self._tree = SumTree()
+        self._parts = _with_sums(np.empty(0))
         # The greatest priority seen, already raised to alpha.
         self._greatest = 1.0
         self._has_owner = False
@@ -189,29 +191,31 @@ class Prioritized(Sampler):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tree."""
-        return self._tree.nbytes
+        """Bytes of the priorities and their sums."""
+        return sum(part.nbytes for part in self._parts)
 
     def nbytes_for(self, slots: int) -> int:
-        """Bytes of the tree with a number of slots."""
-        return self._tree.nbytes_for(slots)
+        """Bytes of the priorities and their sums with a number of slots."""
+        return 8 * (slots + 2 * -(-slots // _BLOCK))
 
     def resize(self, slots: int) -> None:
-        """Grow or shrink the tree."""
-        if slots != len(self._tree):
-            self._tree.resize(slots)
+        """Grow or shrink; new slots have no priority."""
+        held = self._parts[0][:slots]
+        if slots != len(self._parts[0]):
+            # All at once, whatever interrupts.
+            self._parts = _with_sums(np.append(held, np.zeros(slots - len(held))))
 
     def stored(self, slots: NDArray[np.int64]) -> None:
         """Give new transitions the greatest priority."""
-        self._tree.set(slots, np.full(len(slots), self._greatest))
+        _set(*self._parts, slots, np.full(len(slots), self._greatest), False)
 
     def removed(self, slots: NDArray[np.int64]) -> None:
         """Make the slots impossible to draw."""
-        self._tree.set(slots, np.zeros(len(slots)))
+        _set(*self._parts, slots, np.zeros(len(slots)), False)
 
     def priorities(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
         """Give the priorities of some slots, raised to alpha; 0 where nothing is stored."""
-        return self._tree.values[slots]
+        return self._parts[0][slots]
 
     def beta_at(self, steps: int) -> float:
         """Give beta after a number of environment steps."""
@@ -221,9 +225,11 @@ class Prioritized(Sampler):
         self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
         """Draw slots in proportion to priority, with their importance weights."""
+        values, sums, least = self._parts
+        drawn = _draw(values, sums, generator.random(batches * size), size)
         # N and the sum of priorities cancel in the division by the greatest weight.
-        drawn, ratio = self._tree.draw_stratified(generator.random(batches * size), size)
-        return drawn, np.power(ratio, -self.beta_at(steps)).astype(np.float32)
+        weights = np.power(values[drawn] / least.min(), -self.beta_at(steps))
+        return drawn, weights.astype(np.float32)
 
     def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
         """Set priorities from errors; slots emptied since they were drawn are passed over."""
@@ -231,13 +237,12 @@ class Prioritized(Sampler):
             priorities = np.power(np.abs(errors) + self.epsilon, self.alpha)
         priorities = np.minimum(np.maximum(priorities, _LEAST_PRIORITY), _MOST_PRIORITY)
         self._greatest = max(self._greatest, float(priorities.max(initial=0.0)))
-        self._tree.set(slots, priorities, only_positive=True)
+        _set(*self._parts, slots, priorities, True)
 
     def fits(self, held: NDArray[np.int64], slots: int) -> bool:
         """Tell whether exactly the slots that hold something have a priority."""
-        if len(self._tree) != slots:
-            return False
-        return np.array_equal(np.flatnonzero(self._tree.values), np.sort(held))
+        values = self._parts[0]
+        return len(values) == slots and np.array_equal(np.flatnonzero(values), np.sort(held))
 
     def _settings(self) -> dict[str, Any]:
         names = "alpha", "beta", "beta_final", "anneal_steps", "epsilon"
@@ -245,7 +250,7 @@ class Prioritized(Sampler):
 
     def state_dict(self) -> dict[str, Any]:
         """Settings and priorities."""
-        now = {"greatest": self._greatest, "priorities": self._tree.values}
+        now = {"greatest": self._greatest, "priorities": self._parts[0].copy()}
         return {**self._settings(), **now}
 
     @classmethod
@@ -261,12 +266,82 @@ class Prioritized(Sampler):
         made._greatest = number_from(
             "greatest", greatest, "a priority", lambda it: _LEAST_PRIORITY <= it <= _MOST_PRIORITY
         )
-        made._tree.replace_all(priorities, len(priorities))
+        made._parts = _with_sums(priorities.copy())
         return made
 
     def __repr__(self) -> str:
         settings = (f"{name}={value}" for name, value in self._settings().items())
         return f"Prioritized({', '.join(settings)})"
+
+
+_Parts = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+def _with_sums(values: NDArray[np.float64]) -> _Parts:
+    """Give priorities, and of each block of them the sum and the least one above zero."""
+    blocks = -(-len(values) // _BLOCK)
+    parts = values, np.empty(blocks), np.empty(blocks)
+    _refresh_all(*parts)
+    return parts
+
+
+@compiled
+def _refresh(values: Any, sums: Any, least: Any, block: int) -> None:
+    """Compute the sum of a block anew, so that rounding errors never pile up."""
+    total, smallest = 0.0, np.inf
+    for slot in range(block * _BLOCK, min((block + 1) * _BLOCK, len(values))):
+        if values[slot] > 0.0:
+            total += values[slot]
+            smallest = min(smallest, values[slot])
+    sums[block] = total
+    least[block] = smallest
+
+
+@compiled
+def _refresh_all(values: Any, sums: Any, least: Any) -> None:
+    for block in range(len(sums)):
+        _refresh(values, sums, least, block)
+
+
+@compiled
+def _set(
+    values: Any, sums: Any, least: Any, slots: Any, priorities: Any, only_positive: bool
+) -> None:
+    """Set the priorities of some slots, in order; or only of those that have one."""
+    for i in range(len(slots)):
+        if not only_positive or values[slots[i]] > 0.0:
+            values[slots[i]] = priorities[i]
+    for i in range(len(slots)):
+        block = slots[i] // _BLOCK
+        if i == 0 or block != slots[i - 1] // _BLOCK:
+            _refresh(values, sums, least, block)
+
+
+@compiled
+def _draw(values: Any, sums: Any, uniform: Any, size: int) -> Any:
+    """Draw batches of a size, one slot from each of as many equal shares of the sum."""
+    drawn = np.empty(len(uniform), dtype=np.int64)
+    total, last = 0.0, 0
+    for block in range(len(sums)):
+        total += sums[block]
+        if sums[block] > 0.0:
+            last = block
+    for first in range(0, len(uniform), size):
+        block, before = 0, 0.0
+        for i in range(first, first + size):
+            mark = (i - first + uniform[i]) * (total / size)
+            while block < last and before + sums[block] <= mark:
+                before += sums[block]
+                block += 1
+            rest = mark - before
+            for slot in range(block * _BLOCK, min((block + 1) * _BLOCK, len(values))):
+                if values[slot] > 0.0:
+                    # Rounding may leave the mark beyond the end: the last share takes it.
+                    drawn[i] = slot
+                    if rest < values[slot]:
+                        break
+                    rest -= values[slot]
+    return drawn
 
 
 SAMPLERS: dict[str, type[Uniform] | type[Prioritized]] = {
