@@ -16,14 +16,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.controls import AdmitAll
+from frugalrl.admission.controls import AdmitAll, RandomAdmit
+from frugalrl.admission.diverse import DiverseFilter
+from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
+from frugalrl.admission.released import ReleasedFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
 from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
@@ -50,11 +52,7 @@ VERSION = 3
 _ROWS_AT_ONCE = 1024
 """Rows that `extend` stages at once."""
 _FILTERS = {
-    "all": ("frugalrl.admission.controls", "AdmitAll"),
-    "random": ("frugalrl.admission.controls", "RandomAdmit"),
-    "fac": ("frugalrl.admission.frugal", "FrugalFilter"),
-    "diverse": ("frugalrl.admission.diverse", "DiverseFilter"),
-    "fac-released": ("frugalrl.admission.released", "ReleasedFilter"),
+    made.name: made for made in (AdmitAll, RandomAdmit, FrugalFilter, ReleasedFilter, DiverseFilter)
 }
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}
@@ -120,9 +118,7 @@ class ReplayBuffer:
         if not isinstance(admission, AdmissionFilter):
             raise TypeError(f"admission={admission!r} is no filter; see frugalrl.AdmissionFilter")
         drawing = make_sampler(sampler)
-        admission.begin(
-            flat_space(observation_space)
-        )  # from now on it knows the bytes it will take
+        admission.begin(flat_space(observation_space))  # from now on it knows its bytes
         self._assemble(
             (observation_space, action_space),
             Storage(layout, most, rows, victims if eviction == "random" else None),
@@ -554,8 +550,12 @@ class ReplayBuffer:
             storage.load_state_dict(state["storage"])
             rows = integer_from("rows", state["rows"], 0)
             storage.check_claim(rows * WORD * stage_columns(layout), "rows", rows)
-            deciding = _filter_from(state["admission"], admission)
-            drawing = _sampler_from(state["sampler"], sampler, storage)
+            deciding = _part_from("filter", "admission", state["admission"], admission, _FILTERS)
+            if not isinstance(deciding, AdmissionFilter):
+                raise TypeError(f"admission={admission!r} made {deciding!r}, which is no filter")
+            drawing = _part_from("sampler", "sampler", state["sampler"], sampler, SAMPLERS)
+            if not drawing.fits(storage.oldest_first(), len(storage.slots)):
+                raise ValueError("the sampler's state does not fit what is stored")
             made = cls.__new__(cls)
             made._assemble(
                 spaces,
@@ -700,50 +700,29 @@ def _generator_at(state: dict[str, Any]) -> np.random.Generator:
     return generator
 
 
-def _filter_from(saved: dict[str, Any], made_by: Any) -> AdmissionFilter:
-    """Make a filter from its name and state.
+def _part_from(what: str, argument: str, saved: dict[str, Any], made_by: Any, known: Any) -> Any:
+    """Make a filter or a sampler from its name and state.
 
     Args:
-        saved: both.
-        made_by: the filter's class, or a function of its state; None for this library's filters.
+        what: it is.
+        argument: that gives its class.
+        saved: name and state.
+        made_by: its class, or a function of its state; None for one of this library's.
+        known: this library's classes by name.
     """
     name = saved["name"]
-    if made_by is None:
-        if name not in _FILTERS:
-            raise ValueError(
-                f"the filter {name!r} is not one of this library's; give its class as admission="
-            )
-        module, attribute = _FILTERS[name]
-        made_by = getattr(import_module(module), attribute)
+    if made_by is None and name not in known:
+        raise ValueError(
+            f"the {what} {name!r} is not one of this library's; give its class as {argument}="
+        )
+    made_by = made_by or known[name]
     known_as = getattr(made_by, "name", name)
     if isinstance(known_as, str) and known_as != name:
-        raise ValueError(f"the filter was {name!r}, not {known_as!r}")
-    admission = getattr(made_by, "from_state_dict", made_by)(saved["state"])
-    if not isinstance(admission, AdmissionFilter):
-        raise TypeError(f"admission={made_by!r} made {admission!r}, which is no filter")
-    return admission
-
-
-def _sampler_from(saved: dict[str, Any], made_by: Any, storage: Storage) -> Sampler:
-    """Make a sampler from its name and state, for what is stored."""
-    name = saved["name"]
-    if made_by is None and name not in SAMPLERS:
-        raise ValueError(
-            f"the sampler {name!r} is not one of this library's; give its class as sampler="
-        )
-    sampler: Sampler = (made_by or SAMPLERS[name]).from_state_dict(saved["state"])
-    if not sampler.fits(storage.oldest_first(), len(storage.slots)):
-        raise ValueError("the sampler's state does not fit what is stored")
-    return sampler
+        raise ValueError(f"the {what} was {name!r}, not {known_as!r}")
+    return getattr(made_by, "from_state_dict", made_by)(saved["state"])
 
 
 def _check_space(name: str, wanted: Any, found: Any) -> None:
     """Raise unless the space found in a file is the wanted one; None wants nothing."""
-    if wanted is None:
-        return
-    try:
-        same = same_space(wanted, found)
-    except TypeError:
-        same = False
-    if not same:
+    if wanted is not None and not same_space(wanted, found):
         raise ValueError(f"it was saved with {name}={found!r}, which is not {wanted!r}")

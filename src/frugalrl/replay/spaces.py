@@ -254,7 +254,10 @@ def restore_space(description: dict[str, Any]) -> Any:
 
 def same_space(one: Any, other: Any) -> bool:
     """Whether two spaces are the same to the last bit of their bounds."""
-    left, right = describe_space(one), describe_space(other)
+    try:
+        left, right = describe_space(one), describe_space(other)
+    except TypeError:
+        return False
     return left.keys() == right.keys() and all(
         np.array_equal(left[key], right[key]) for key in left
     )
