@@ -56,7 +56,6 @@ _FILTERS = {
 }
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}
-_NOWHERE = np.empty(0, dtype=np.int64)
 
 
 class ReplayBuffer:
@@ -143,6 +142,7 @@ class ReplayBuffer:
         """Put the parts together."""
         self.observation_space, self.action_space = spaces
         self.capacity_bytes = capacity_bytes
+        storage.expect_environments(stage.rows)
         self._storage = storage
         self._stage = stage
         self._admission = admission
@@ -252,7 +252,13 @@ class ReplayBuffer:
         """
         given = (observations, actions, rewards, next_observations, terminated, truncated)
         with self._turn:
-            return self._add_rows(given, extra)
+            storage, stage = self._storage, self._stage
+            if getattr(observations, "shape", None) != stage.shape:
+                count, given, extra = in_rows(storage.layout, given, extra)
+                if count != stage.rows:
+                    storage.expect_environments(count)
+                    stage = self._stage = Stage(storage.layout, count)
+            return self._add_rows(stage.take(given, extra, storage.offered))
 
     def extend(
         self,
@@ -279,32 +285,25 @@ class ReplayBuffer:
                 f"extend wants as many rows of everything, but the shapes are {shapes}"
             )
         with self._turn:
-            usual = self._stage.rows
+            storage = self._storage
+            storage.expect_environments(1)
             at_once = 1 if self._budget is not None else _ROWS_AT_ONCE
-            outcomes = [Outcome(np.empty(0, dtype=np.int8), _NOWHERE)]
+            outcomes = [Outcome(np.empty(0, dtype=np.int8), np.empty(0, dtype=np.int64))]
             for first in range(0, len(columns[0]), at_once):
-                rows = slice(first, first + at_once)
-                now = {name: values[rows] for name, values in fields.items()}
-                outcomes.append(self._add_rows(tuple(c[rows] for c in columns), now, True))
-            self._stage = Stage(self._storage.layout, usual)
+                block = slice(first, first + at_once)
+                now = {name: values[block] for name, values in fields.items()}
+                stage = Stage(storage.layout, len(columns[0][block]), is_sequence=True)
+                rows = stage.take(tuple(c[block] for c in columns), now, storage.offered)
+                outcomes.append(self._add_rows(rows))
         codes, slots = zip(*outcomes, strict=True)
         return Outcome(np.concatenate(codes), np.concatenate(slots))
 
-    def _add_rows(
-        self, given: tuple[Any, ...], extra: dict[str, Any], is_sequence: bool = False
-    ) -> Outcome:
-        """Stage rows and deal with them."""
-        storage, stage = self._storage, self._stage
-        if getattr(given[0], "shape", None) != stage.shape or stage.is_sequence is not is_sequence:
-            count, given, extra = in_rows(storage.layout, given, extra)
-            if count != stage.rows or stage.is_sequence is not is_sequence:
-                stage = self._stage = Stage(storage.layout, count, is_sequence)
-        rows = stage.take(given, extra, storage.offered)
-        storage.expect_environments(1 if is_sequence else stage.rows)
+    def _add_rows(self, rows: Rows) -> Outcome:
+        """Deal with rows, which count as added from now on."""
         self._rows = rows
         self._carry_out()
         outcome = rows.outcome()
-        if rows.refused and storage.counters["refused"] == rows.refused:
+        if rows.refused and self._storage.counters["refused"] == rows.refused:
             # Comes last, since it may be raised as an error.
             _warn_of_refused(outcome.codes, rows.refused)
         return outcome

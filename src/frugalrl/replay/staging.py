@@ -59,11 +59,11 @@ class Rows:
 
     def take(self, decisions: Decisions) -> None:
         """Note decisions about the first of those rows, in the types that compiled code takes."""
-        count, codes = self.end - self.first, np.asarray(decisions.codes, np.int8, order="C")
-        self.slots = np.asarray(decisions.slots, np.int64, order="C")
+        count, codes = self.end - self.first, np.ascontiguousarray(decisions.codes, np.int8)
+        self.slots = np.ascontiguousarray(decisions.slots, np.int64)
         self.released = decisions.released
         if self.released is not None:
-            self.released = np.asarray(self.released, np.int64, order="C")
+            self.released = np.ascontiguousarray(self.released, np.int64)
         if not 0 < len(codes) == len(self.slots) <= count:
             raise RuntimeError(
                 f"the filter gave {len(codes)} codes and {len(self.slots)} slots where {count} "
@@ -102,7 +102,6 @@ class Stage:
     def __init__(self, layout: Layout, rows: int, is_sequence: bool = False) -> None:
         self.rows = rows
         self.shape = (rows, *layout.observation_shape)
-        self.is_sequence = is_sequence
         self._layout = layout
         following = CONTENT + layout.state_words
         reward = following + layout.state_words
@@ -164,13 +163,14 @@ class Stage:
             self._take_extra(extra)
         self._places.fill(-1)
         columns, states, values, is_finite = self._columns, self._states, self._rewards, None
-        if not all_finite(self._numbers) or not all(
-            np.isfinite(numbers).all() for numbers in self._other_numbers
-        ):
+        if self._other_numbers or not all_finite(self._numbers):
             numbers = [self._numbers, *self._other_numbers]
             by_row = [np.isfinite(n).reshape(self.rows, -1).all(axis=1) for n in numbers]
             is_finite = np.logical_and.reduce(by_row)
-            columns, states, values = columns[is_finite], states[is_finite], values[is_finite]
+            if is_finite.all():
+                is_finite = None
+            else:
+                columns, states, values = columns[is_finite], states[is_finite], values[is_finite]
         return Rows(
             columns,
             np.ascontiguousarray(states, dtype=np.float32),
