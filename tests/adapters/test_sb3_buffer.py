@@ -243,10 +243,18 @@ def test_n_steps_and_gamma_are_the_algorithms(pendulum):
     assert single.sample(3).discounts is None
 
 
-def test_optimize_memory_usage_is_taken_with_a_shrug():
-    buffer = make_buffer(optimize_memory_usage=True, warmup_steps=5)
-    offer(buffer, np.random.default_rng(0))
-    assert buffer.sample(2).rewards.shape == (2, 1)
+def test_optimize_memory_usage_is_taken_with_a_shrug(pendulum):
+    model = build(
+        SAC,
+        pendulum,
+        optimize_memory_usage=True,
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"warmup_steps": 5},
+    )
+    model.learn(10)
+    model.learn(10)  # the plain buffer's last row would be marked as an episode's end
+    assert model.replay_buffer.stats.offered == 20
+    assert model.replay_buffer.sample(2).rewards.shape == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -340,12 +348,20 @@ def test_load_refuses_a_buffer_made_otherwise(tmp_path):
         ({"size": 100, "warmup_steps": 5}, "capacity 300"),
         ({"dtype": "float16", "warmup_steps": 5}, "dtype 'float32'"),
         ({"admission": frugalrl.RandomAdmit(0.5)}, "filter 'fac'"),
-        ({"n_steps": 3, "warmup_steps": 5}, "extra fields"),
+        ({"n_steps": 3, "warmup_steps": 5}, "n_steps 1"),
+        ({"environments": 1, "warmup_steps": 5}, "n_envs 2, this one was made with 1"),
+        ({"environments": 4, "warmup_steps": 5}, "n_envs 2, this one was made with 4"),
     ):
-        other = make_buffer(2, **arguments)
+        other = make_buffer(**{"environments": 2, **arguments})
         with pytest.raises(ValueError, match=what):
             other.load(path)
         assert len(other) == 0
+    several = make_buffer(2, n_steps=3, warmup_steps=5)
+    several.save(path.with_suffix(".n_step"))
+    for arguments, what in (({"n_steps": 2}, "n_steps 3"), ({"gamma": 0.9}, r"gamma 0\.99")):
+        other = make_buffer(2, **{"n_steps": 3, "warmup_steps": 5, **arguments})
+        with pytest.raises(ValueError, match=what):
+            other.load(path.with_suffix(".n_step"))
     with pytest.warns(UserWarning, match="the filter it was saved with"):
         make_buffer(2, warmup_steps=6).load(path)
     pickled = tmp_path / "buffer.pkl"
@@ -374,6 +390,13 @@ def test_a_plain_buffer_fills_a_frugal_one(rows):
         assert np.array_equal(ours, theirs)
     with pytest.raises(ValueError, match="n_envs is 2 there and 1 here"):
         make_buffer(1).fill(plain)
+
+
+def test_another_number_of_environments_is_named():
+    buffer = make_buffer(2, warmup_steps=5)
+    with pytest.raises(ValueError, match=r"done is that of 3 environments.*n_envs=2"):
+        offer(buffer, np.random.default_rng(0), done=[0, 0, 0])
+    assert len(buffer) == 0
 
 
 def test_a_pickled_buffer_goes_on_with_its_n_steps():

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from frugalrl.adapters._install import install_hint
-from frugalrl.admission.protocol import AdmissionFilter
 
 try:
     import torch
@@ -42,6 +40,7 @@ _NO_HER = (
     "hindsight experience replay needs the neighbours of a transition in time, which admission may "
     "have dropped; use HerReplayBuffer on its own, or FrugalReplayBuffer without its arguments"
 )
+_USUAL = {"n_steps": 1, "gamma": 0.99}
 _LOGGED = ("offered", "stored", "replaced", "dropped", "evicted", "rejected_nonfinite")
 
 
@@ -61,15 +60,9 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
         n_envs: number of environments.
         optimize_memory_usage: accepted and needless: shared states are stored once anyway.
         handle_timeout_termination: bootstrap through time limits.
-        admission: any filter (it is copied); None for a FrugalFilter.
-        dtype: of the stored observations: "float32", "float16", or "float64" with AdmitAll. None is
-            float64 for AdmitAll on a float64 space, so that the run is the plain one to the bit
-            under VecNormalize too, and float32 otherwise.
-        n_steps: steps of a transition; None takes the algorithm's own `n_steps`.
-        gamma: discount factor of n-step returns; None takes the algorithm's.
-        observation_key: of Dict observations, the key or keys that the filter reads; None for all
-            that are no images. Every key is stored.
-        **filter_arguments: FrugalFilter's arguments, for instance `on_equivalent="discard"`.
+        **arguments: `admission`, `dtype`, `observation_key` and FrugalFilter's arguments, all as
+            for `frugalrl.adapters.torch.ReplayBuffer`; `n_steps` and `gamma` are the algorithm's
+            own unless given here.
 
     Raises:
         ValueError: something was asked for that needs neighbouring transitions.
@@ -84,21 +77,14 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
         n_envs: int = 1,
         optimize_memory_usage: bool = False,
         handle_timeout_termination: bool = True,
-        *,
-        admission: AdmissionFilter | None = None,
-        dtype: str | None = None,
-        n_steps: int | None = None,
-        gamma: float | None = None,
-        observation_key: str | Sequence[str] | None = None,
-        **filter_arguments: Any,
+        **arguments: Any,
     ) -> None:
-        if _HER_ARGUMENTS & set(filter_arguments):
+        if _HER_ARGUMENTS & set(arguments):
             raise ValueError(_NO_HER)
         algorithm = self._caller()
-        if n_steps is None:
-            n_steps = getattr(algorithm, "n_steps", 1)
-        if gamma is None:
-            gamma = getattr(algorithm, "gamma", 0.99)
+        for name in ("n_steps", "gamma"):
+            if arguments.get(name) is None:
+                arguments[name] = getattr(algorithm, name, _USUAL[name])
         # ReplayBuffer's own constructor would allocate all rows at once.
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs)
         FrugalTorchBuffer.__init__(
@@ -108,15 +94,12 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
             action_space,
             self.device,
             n_envs,
-            optimize_memory_usage,
-            handle_timeout_termination,
-            admission=admission,
-            dtype=dtype,
-            n_steps=n_steps,
-            gamma=gamma,
-            observation_key=observation_key,
-            **filter_arguments,
+            handle_timeout_termination=handle_timeout_termination,
+            **arguments,
         )
+        if algorithm is not None:
+            # Otherwise a second `learn` would mark the last row as an episode's end.
+            algorithm.optimize_memory_usage = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Refuse hindsight by inheritance, in whatever order the classes stand."""

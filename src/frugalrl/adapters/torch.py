@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from frugalrl.replay.buffer import KIND, VERSION
 from frugalrl.replay.buffer import ReplayBuffer as Replay
 from frugalrl.replay.n_step import NStepReturns
 from frugalrl.replay.results import Batch, BufferStats
-from frugalrl.state_io import load_state
+from frugalrl.state_io import load_state, save_state
 
 try:
     import torch
@@ -111,9 +112,11 @@ class ReplayBuffer:
         self.handle_timeout_termination = handle_timeout_termination
         made = make_filter(admission, filter_arguments)
         self._layout = _lay_out(observation_space, made, dtype, observation_key)
-        self._filter_kind = type(made)
+        self._restore_filter: Any = type(made).from_state_dict
         if 0 < len(self._layout.columns) < self._layout.space.shape[0] and not _is_blind(made):
             made = ReadsColumns(made, self._layout.columns)
+            self._restore_filter = partial(ReadsColumns.from_state_dict, make=self._restore_filter)
+        self.n_steps, self.gamma = n_steps, gamma
         self._n_step = NStepReturns(n_steps, gamma, self.n_envs) if n_steps != 1 else None
         self._replay = Replay(
             self.buffer_size * self.n_envs,
@@ -124,7 +127,7 @@ class ReplayBuffer:
             environments=self.n_envs,
             extra_fields=() if self._n_step is None else (("discounts", (), "float32"),),
         )
-        self._empty_state = self._replay.state_dict()
+        self._empty_state = self._state()
         self._count()
 
     # --- transitions in ------------------------------------------------------------------------
@@ -148,9 +151,15 @@ class ReplayBuffer:
             done: (n_envs,) whether the episode is over.
             infos: one dict for each environment; read for `handle_timeout_termination` alone.
         """
-        done = np.asarray(done, dtype=np.bool_).reshape(self.n_envs)
+        done = np.asarray(done, dtype=np.bool_).reshape(-1)
+        if len(done) != self.n_envs:
+            raise ValueError(
+                f"done is that of {len(done)} environments, but the buffer was made with n_envs="
+                f"{self.n_envs}; make one with n_envs={len(done)}"
+            )
         timeout = np.zeros_like(done)
-        if self.handle_timeout_termination and done.any():
+        # Without an end a time limit matters to returns over several steps alone.
+        if self.handle_timeout_termination and (done.any() or self._n_step is not None):
             timeout = _timeouts(infos)
         self._offer(
             self._layout.flatten(obs),
@@ -158,7 +167,7 @@ class ReplayBuffer:
             np.asarray(reward, dtype=np.float64),  # the type that needs no second look
             self._layout.flatten(next_obs),
             done & ~timeout,
-            done & timeout,
+            timeout,
         )
 
     def _offer(self, *step: NDArray[Any]) -> None:
@@ -277,24 +286,27 @@ class ReplayBuffer:
 
     def reset(self) -> None:
         """Forget every transition, and what the filter learnt from them."""
-        self._replay = Replay.from_state_dict(self._empty_state, self._make_filter)
+        self._go_on_with(Replay.from_state_dict(self._empty_state, self._restore_filter))
+
+    def _go_on_with(self, replay: Replay) -> None:
+        """Hold other transitions; an environment begins anew."""
+        self._replay = replay
         if self._n_step is not None:
             self._n_step.clear()
         self._count()
-
-    def _make_filter(self, state: dict[str, Any]) -> AdmissionFilter:
-        """Make a filter of this buffer's kind from its state."""
-        made = self._filter_kind.from_state_dict
-        if isinstance(self._replay.admission, ReadsColumns):
-            return ReadsColumns.from_state_dict(state, made)
-        return made(state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write transitions and filter to a file, without pickle (safetensors and JSON).
 
         Steps that wait for their n-step return are not in it: an environment begins anew.
         """
-        self._replay.save(path)
+        save_state(path, self._state(), KIND, VERSION)
+
+    def _state(self) -> dict[str, Any]:
+        """Give the storage's state, and which steps its transitions are made of."""
+        gamma = None if self.n_steps == 1 else float(self.gamma)
+        steps = {"n_envs": self.n_envs, "n_steps": int(self.n_steps), "gamma": gamma}
+        return {**self._replay.state_dict(), **steps}
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from a file that `save` wrote for a buffer made with the same arguments.
@@ -304,48 +316,31 @@ class ReplayBuffer:
             ValueError: it is a pickle, or of a buffer with other arguments; nothing has changed.
         """
         _refuse_pickle(path)
-        self._compare(load_state(path, KIND, VERSION), path)
-        loaded = Replay.load(path, self._layout.space, self.action_space, self._make_filter)
-        if repr(_inner(loaded.admission)) != repr(self.admission):
+        ours = _description(self._empty_state)
+        for name, theirs in _description(load_state(path, KIND, VERSION)).items():
+            if theirs != ours[name]:
+                raise ValueError(
+                    f"{os.fspath(path)} holds a buffer with {name} {theirs!r}, this one was made "
+                    f"with {ours[name]!r}; make it alike to load the file"
+                )
+        loaded = Replay.load(path, self._layout.space, self.action_space, self._restore_filter)
+        used = repr(self.admission)
+        self._go_on_with(loaded)
+        if repr(self.admission) != used:
             warnings.warn(
                 f"{os.fspath(path)} goes on with the filter it was saved with, "
-                f"{_inner(loaded.admission)!r}, not with {self.admission!r}",
+                f"{self.admission!r}, not with {used}",
                 UserWarning,
                 stacklevel=2,
             )
-        self._replay = loaded
-        if self._n_step is not None:
-            self._n_step.clear()
-        self._count()
-
-    def _compare(self, saved: dict[str, Any], path: str | os.PathLike[str]) -> None:
-        """Refuse the state of a buffer that was made with other arguments."""
-        for name, ours in _description(self._empty_state).items():
-            theirs = _description(saved)[name]
-            if theirs != ours:
-                raise ValueError(
-                    f"{os.fspath(path)} holds a buffer with {name} {theirs!r}, this one was made "
-                    f"with {ours!r}; make it alike to load the file"
-                )
 
     def __getstate__(self) -> dict[str, Any]:
-        # Trainers pickle buffers: give them arrays and JSON values instead of live objects.
-        state = dict(self.__dict__)
-        state["_replay"] = self._replay.state_dict()
-        state["_n_step"] = None if self._n_step is None else self._n_step.state_dict()
-        state["_reads_columns"] = isinstance(self._replay.admission, ReadsColumns)
-        return state
+        # Trainers pickle buffers; only the buffer knows how its filter is restored.
+        return {**self.__dict__, "_replay": self._replay.state_dict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        made = state["_filter_kind"].from_state_dict
-        if state.pop("_reads_columns"):
-            inner = made
-            made = lambda saved: ReadsColumns.from_state_dict(saved, inner)  # noqa: E731
         self.__dict__.update(state)
-        self._replay = Replay.from_state_dict(state["_replay"], made)
-        if state["_n_step"] is not None:
-            self._n_step = NStepReturns.from_state_dict(state["_n_step"])
+        self._replay = Replay.from_state_dict(state["_replay"], self._restore_filter)
 
     def __getattr__(self, name: str) -> Any:
         if name in _ROWS:
@@ -366,10 +361,6 @@ def _device_from(device: torch.device | str) -> torch.device:
 def _is_blind(admission: AdmissionFilter) -> bool:
     """Tell whether a filter looks at no observation."""
     return isinstance(admission, AdmitAll | RandomAdmit)
-
-
-def _inner(admission: AdmissionFilter) -> AdmissionFilter:
-    return admission.admission if isinstance(admission, ReadsColumns) else admission
 
 
 def _lay_out(
@@ -424,11 +415,12 @@ def _refuse_pickle(path: str | os.PathLike[str]) -> None:
 
 
 def _description(state: dict[str, Any]) -> dict[str, Any]:
-    """What the states of two buffers must have in common."""
-    admission = state["admission"]
-    return {
-        "capacity": state["capacity"],
-        "dtype": state["dtype"],
-        "filter": admission["state"].get("inner", admission["name"]),
-        "extra fields": [name for name, *_ in state["extra_fields"]],
-    }
+    """What the states of two buffers must have in common, as far as a state says."""
+    names = ("capacity", "dtype", "n_envs", "n_steps", "gamma")
+    said = {name: state[name] for name in names if name in state}
+    admission, fields = state.get("admission"), state.get("extra_fields")
+    if isinstance(admission, dict) and isinstance(admission.get("state"), dict):
+        said["filter"] = admission["state"].get("inner", admission.get("name"))
+    if isinstance(fields, list):
+        said["extra fields"] = fields
+    return said
