@@ -47,6 +47,11 @@ def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) ->
             f"admission={admission!r} is no AdmissionFilter: use frugalrl.FrugalFilter(...), "
             "AdmitAll(), RandomAdmit(...) or your own (frugalrl.check_filter tests it)"
         )
+    return copy_of(admission)
+
+
+def copy_of(admission: AdmissionFilter) -> AdmissionFilter:
+    """Make a filter that is in the same state."""
     return type(admission).from_state_dict(admission.state_dict())
 
 

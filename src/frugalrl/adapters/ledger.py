@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
+from frugalrl.adapters.filters import copy_of
 from frugalrl.admission.owner import Owner
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
@@ -37,13 +38,22 @@ class AdmissionLedger:
         self, capacity: int, admission: AdmissionFilter, observation_space: Box | None = None
     ) -> None:
         self.capacity = int(capacity)
+        self._space = observation_space
+        self._fresh = copy_of(admission)
+        self._begin(admission)
+
+    def _begin(self, admission: AdmissionFilter) -> None:
         self._counts = asdict(BufferStats())
         self._owner = Owner(admission, self.capacity)
         # Slot and position of each other; they differ after slots were given up alone.
         self._position_of = np.full(self.capacity + 1, -1, dtype=np.int64)
         self._slot_at = np.full(self.capacity, -1, dtype=np.int64)
         self._size = 0
-        admission.begin(observation_space)
+        admission.begin(self._space)
+
+    def clear(self) -> None:
+        """Forget every row, and what the filter learnt from them."""
+        self._begin(copy_of(self._fresh))
 
     def __len__(self) -> int:
         return self._size
@@ -179,3 +189,19 @@ class AdmissionLedger:
         self._position_of[:], self._slot_at[:] = -1, -1
         self._position_of[slots], self._slot_at[positions] = positions, slots
         self._size = len(slots)
+
+
+class KeepsLedger:
+    """What every buffer with a ledger shows of it."""
+
+    _ledger: AdmissionLedger
+
+    @property
+    def admission(self) -> AdmissionFilter:
+        """The filter in use."""
+        return self._ledger.admission
+
+    @property
+    def stats(self) -> BufferStats:
+        """What has become of the transitions offered so far."""
+        return self._ledger.stats

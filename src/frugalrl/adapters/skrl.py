@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from frugalrl.adapters._install import install_hint
 from frugalrl.adapters.filters import make_filter
-from frugalrl.adapters.ledger import AdmissionLedger
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
 from frugalrl.admission.protocol import AdmissionFilter
-from frugalrl.replay.results import BufferStats
 
 try:
     import torch
@@ -29,7 +28,7 @@ except ImportError as error:
     raise install_hint("frugalrl.adapters.skrl", "skrl", "skrl", error) from error
 
 
-class FrugalMemory(RandomMemory):  # type: ignore[misc]
+class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
     """skrl's RandomMemory with admission: one filter and one pool for all environments.
 
     Each environment's transition is admitted on its own. Tensors stay on their device; the filter
@@ -63,32 +62,20 @@ class FrugalMemory(RandomMemory):  # type: ignore[misc]
     ) -> None:
         if filter_arguments.pop("export", False):
             raise ValueError("export=True writes rows of environments, of which there are none")
-        self._fresh = make_filter(admission, filter_arguments)
+        made = make_filter(admission, filter_arguments)
+        self._ledger = AdmissionLedger(memory_size * num_envs, made, observation_space)
         super().__init__(
             memory_size=memory_size, num_envs=num_envs, device=device, replacement=replacement
         )
         self._observation_key, self._reward_key = observation_key, reward_key
-        self._space = observation_space
-        self.reset()
 
     def __len__(self) -> int:
         return len(self._ledger)
 
-    @property
-    def admission(self) -> AdmissionFilter:
-        """The filter in use."""
-        return self._ledger.admission
-
-    @property
-    def stats(self) -> BufferStats:
-        """What has become of the transitions offered so far."""
-        return self._ledger.stats
-
     def reset(self) -> None:
         """Forget every transition, and what the filter learnt from them."""
         super().reset()
-        copy = type(self._fresh).from_state_dict(self._fresh.state_dict())
-        self._ledger = AdmissionLedger(self.memory_size * self.num_envs, copy, self._space)
+        self._ledger.clear()
 
     def add_samples(self, **tensors: Any) -> None:
         """Offer transitions: (environments, size) tensors by name, or (size,) for a single one.
@@ -120,14 +107,16 @@ class FrugalMemory(RandomMemory):  # type: ignore[misc]
             source = torch.as_tensor(chosen, device=self.device)
             target = torch.as_tensor(positions, device=self.device)
             for name, tensor in rows.items():
-                self._write(name, target, tensor.to(self.device)[source])
+                view = self.tensors_view[name]
+                view[target] = tensor.to(self.device)[source].to(view.dtype)
 
         self._ledger.offer(observations, rewards[:, 0], write, self._move)
+        self._count()
+
+    def _count(self) -> None:
+        """Keep the numbers by which skrl knows how full a memory is."""
         self.filled = len(self) == self.memory_size * self.num_envs
         self.memory_index, self.env_index = divmod(len(self), self.num_envs)
-
-    def _write(self, name: str, positions: torch.Tensor, values: torch.Tensor) -> None:
-        self.tensors_view[name][positions] = values.to(self.tensors[name].dtype)
 
     def _move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
         """Close the gaps that the filter's choice has left."""
@@ -183,8 +172,7 @@ class FrugalMemory(RandomMemory):  # type: ignore[misc]
         self._ledger.load_state_dict(with_arrays(state["ledger"]))
         for name, values in state["tensors"].items():
             self.tensors_view[name][: len(values)] = values.to(self.device)
-        self.filled = len(self) == self.memory_size * self.num_envs
-        self.memory_index, self.env_index = divmod(len(self), self.num_envs)
+        self._count()
 
 
 def _host(tensor: torch.Tensor) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any, cast
@@ -20,10 +21,9 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from frugalrl.adapters._install import install_hint
-from frugalrl.adapters.filters import make_filter
-from frugalrl.adapters.ledger import AdmissionLedger
+from frugalrl.adapters.filters import copy_of, make_filter
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
 from frugalrl.admission.protocol import AdmissionFilter
-from frugalrl.replay.results import BufferStats
 from frugalrl.state_io import load_state, save_state
 
 try:
@@ -39,7 +39,7 @@ NestedKey = str | tuple[str, ...]
 _STATE_KIND, _STATE_VERSION = "torchrl-writer", 2
 
 
-class FrugalWriter(Writer):
+class FrugalWriter(KeepsLedger, Writer):
     """Writes only what the filter admits, evicting the oldest when the storage is full.
 
     As with TorchRL's `TensorDictMaxValueWriter`, `add` returns None and `extend` -1 for a row that
@@ -65,14 +65,13 @@ class FrugalWriter(Writer):
         **filter_arguments: Any,
     ) -> None:
         super().__init__()
-        self._fresh = make_filter(admission, filter_arguments)
+        self._given = make_filter(admission, filter_arguments)
         # A list holds several keys; a tuple is one nested key, as everywhere in TorchRL.
         self._observation_keys: list[NestedKey] = (
             observation_key if isinstance(observation_key, list) else [observation_key]
         )
         self._reward_key = reward_key
         self._space = observation_space
-        self._ledger: AdmissionLedger
         self._write_count = 0
         self._cursor = 0
 
@@ -91,22 +90,8 @@ class FrugalWriter(Writer):
                 "know; give FrugalWriter an empty one"
             )
         super().register_storage(storage)
-        self._start()
-
-    def _start(self) -> None:
-        copy = type(self._fresh).from_state_dict(self._fresh.state_dict())
-        self._ledger = AdmissionLedger(self._storage.max_size, copy, self._space)
+        self._ledger = AdmissionLedger(storage.max_size, copy_of(self._given), self._space)
         self._process = os.getpid()
-
-    @property
-    def admission(self) -> AdmissionFilter:
-        """The filter in use."""
-        return self._ledger.admission
-
-    @property
-    def stats(self) -> BufferStats:
-        """What has become of the transitions offered so far."""
-        return self._ledger.stats
 
     def add(self, data: TensorDictBase) -> int | None:
         """Offer one transition; return its index, or None when it is not stored."""
@@ -150,13 +135,12 @@ class FrugalWriter(Writer):
                 f"{self._reward_key!r} holds {rewards.shape[1]} values per transition; one reward "
                 "is needed"
             )
-
-        def write(rows: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-            self._write(data, rows, slots)
-
-        finite = _finite(data, self._observation_keys)
         outcome = self._ledger.offer(
-            np.concatenate(parts, axis=1), rewards[:, 0], write, self._move, finite
+            np.concatenate(parts, axis=1),
+            rewards[:, 0],
+            partial(self._write, data),
+            self._move,
+            _finite(data, self._observation_keys),
         )
         self._cursor = len(self._ledger) % self._storage.max_size
         return outcome.slots
@@ -223,7 +207,8 @@ class FrugalWriter(Writer):
             buffer.mark_update(index)
 
     def _empty(self, empty_write_count: bool = True) -> None:
-        self._start()
+        self._ledger.clear()
+        self._process = os.getpid()
         self._cursor = 0
         if empty_write_count:
             self._write_count = 0
@@ -233,8 +218,10 @@ class FrugalWriter(Writer):
 
         Tensors and plain values alone, so that `torch.load` reads them with its safe default.
         """
-        state = {"ledger": self._ledger.state_dict(), "write_count": self._write_count}
-        return dict(with_tensors(state))
+        return dict(with_tensors(self._state()))
+
+    def _state(self) -> dict[str, Any]:
+        return {"ledger": self._ledger.state_dict(), "write_count": self._write_count}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a state of a writer with the same kind of filter and the same capacity."""
@@ -246,8 +233,7 @@ class FrugalWriter(Writer):
         """Write the state into a directory, beside the storage's and the sampler's."""
         directory = Path(path)
         directory.mkdir(parents=True, exist_ok=True)
-        state = {"ledger": self._ledger.state_dict(), "write_count": self._write_count}
-        save_state(directory / "writer.safetensors", state, _STATE_KIND, _STATE_VERSION)
+        save_state(directory / "writer.safetensors", self._state(), _STATE_KIND, _STATE_VERSION)
 
     def loads(self, path: str | Path) -> None:
         """Go on from a directory that `dumps` wrote."""
