@@ -1,18 +1,21 @@
 """What the adapters cost inside other people's trainers: CPU time of a step, memory of the buffer.
 
-    python benchmarks/adapters.py            # all of it, about twelve minutes on a quiet machine
-    python benchmarks/adapters.py --short    # a minute, to see that it works
+    python benchmarks/adapters.py                  # every part, about ten minutes, quiet machine
+    python benchmarks/adapters.py --part sb3 sbx   # training steps alone, under four minutes
+    python benchmarks/adapters.py --short          # a minute, to see that it works
 
 SAC on Hopper-v5 with the libraries' default settings (256x256, batch 256, one update a step). The
 filter's warm-up is over before the clock starts, so that every measured step is decided. Contenders
 take turns, and CPU time of the process is counted, with one thread. For Tianshou and skrl a call of
 `add` is measured alone, for skrl with thousands of environments at once. Memory: the transitions of
-one SAC run, which learns every fourth step to take less time, go to every buffer at once.
+one SAC run, which learns every fourth step to take less time, go to every buffer at once. Parts
+that are not measured stay in the file as they are; each says what it was measured with.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from pathlib import Path
@@ -130,13 +133,14 @@ def measure_tianshou(warmup: int, chunk: int, rounds: int) -> dict[str, Any]:
                 info=Batch(),
             )
         )
-    adding = {}
-    for name, buffer in {
+    adding: dict[str, Any] = {}
+    made = {
         "its own": Plain(1_000_000),
         "adapter, AdmitAll": Frugal(1_000_000, admission=frugalrl.AdmitAll()),
         "adapter, FAC": Frugal(1_000_000, warmup_steps=warmup),
         "adapter, FAC, 3 steps": Frugal(1_000_000, warmup_steps=warmup, n_step=3),
-    }.items():
+    }
+    for name, buffer in made.items():
         for step in steps[:warmup]:
             buffer.add(step, [0])
         ahead = iter(steps[warmup:])
@@ -147,7 +151,21 @@ def measure_tianshou(warmup: int, chunk: int, rounds: int) -> dict[str, Any]:
             return chunk
 
         adding[name] = add
-    return interleaved(adding, rounds, time.process_time)
+    times = interleaved(adding, rounds, time.process_time)
+    own = made.pop("its own")
+    sizes = {"its own": {"held": len(own), "bytes": tianshou_bytes(own._meta)}}
+    for name, buffer in made.items():
+        sizes[name] = {"held": len(buffer), "bytes": buffer.nbytes}
+    return {"add": times, "memory": sizes}
+
+
+def tianshou_bytes(batch: Any) -> int:
+    """Return what Tianshou allocates, all at once and for the whole capacity."""
+    values = [batch[key] for key in batch.get_keys()]
+    return sum(
+        tianshou_bytes(value) if hasattr(value, "get_keys") else int(value.nbytes)
+        for value in values
+    )
 
 
 def measure_skrl(environments: int, rounds: int) -> dict[str, Any]:
@@ -192,7 +210,8 @@ def measure_skrl(environments: int, rounds: int) -> dict[str, Any]:
             return 1
 
         adding[name] = add
-    return {"environments": environments, **interleaved(adding, rounds, time.process_time)}
+    times = interleaved(adding, rounds, time.process_time)
+    return {"environments": environments, "add": times}
 
 
 def random_steps(steps: int) -> Any:
@@ -272,23 +291,9 @@ def measure_memory(steps: int, warmup: int) -> dict[str, Any]:
 
 
 def report(content: dict[str, Any]) -> None:
-    if "step" in content:
-        report_stable_baselines(content)
-    for library in ("tianshou", "skrl"):
-        timing = content.get(library)
-        if timing:
-            many = timing.get("environments", 1)
-            print_table(
-                f"microseconds of CPU time for a step of {many:,} environment(s), {library}",
-                ["buffer", "add"],
-                [[name, spread(row)] for name, row in timing.items() if isinstance(row, dict)],
-            )
-
-
-def report_stable_baselines(content: dict[str, Any]) -> None:
     rows = []
     for library, title in (("sb3", "Stable-Baselines3"), ("sbx", "SBX")):
-        for name, timing in content["step"].get(library, {}).items():
+        for name, timing in content.get(library, {}).get("step", {}).items():
             share = f"{100 * (timing['of_its_own'] - 1):+.1f} %"
             rows.append([f"{title}, {name}", spread(timing), share])
     print_table(
@@ -296,14 +301,17 @@ def report_stable_baselines(content: dict[str, Any]) -> None:
         ["buffer", "per step", "against its own"],
         rows,
     )
-    calls = content["calls"]
+    for part, call in (("calls", "add"), ("calls", "sample"), ("tianshou", "add"), ("skrl", "add")):
+        measured = content.get(part, {})
+        many = measured.get("environments", 1)
+        print_table(
+            f"microseconds of CPU time per {call}, {part}, of {many:,} environment(s)",
+            ["buffer", call],
+            [[name, spread(timing)] for name, timing in measured.get(call, {}).items()],
+        )
+    memory = content.get("memory", {})
     print_table(
-        "microseconds of CPU time per call",
-        ["buffer", "add", "sample(256)"],
-        [[name, spread(calls["add"][name]), spread(calls["sample"][name])] for name in BUFFERS],
-    )
-    print_table(
-        f"buffer after {content['memory_steps']:,} steps of one SAC run (capacity 1,000,000)",
+        f"buffer after {memory.get('steps', 0):,} steps of one SAC run (capacity 1,000,000)",
         ["buffer", "transitions", "MB in use", "MB allocated"],
         [
             [
@@ -312,7 +320,7 @@ def report_stable_baselines(content: dict[str, Any]) -> None:
                 f"{row['bytes'] / 1e6:.2f}",
                 f"{row['bytes_allocated'] / 1e6:.2f}",
             ]
-            for name, row in content["memory"].items()
+            for name, row in memory.get("buffers", {}).items()
         ],
     )
 
@@ -321,9 +329,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parts = ["sb3", "sbx", "calls", "memory", "tianshou", "skrl"]
     parser.add_argument("--short", action="store_true", help="few steps, numbers mean nothing")
-    libraries = ["sb3", "sbx", "tianshou", "skrl"]
-    parser.add_argument("--library", nargs="+", choices=libraries, default=libraries)
+    parser.add_argument("--part", nargs="+", choices=parts, default=parts)
     parser.add_argument("--environments", type=int, default=4096, help="at once, for skrl")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch and JAX")
     parser.add_argument("--out", default=str(ROOT / "results" / "adapters" / "cost.json"))
@@ -332,32 +340,29 @@ def main() -> None:
     if options.threads == 1:  # read when SBX imports JAX, further down
         os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
     warmup, chunk, rounds, memory_steps = (
-        (300, 20, 2, 600) if options.short else (10_000, 200, 20, 100_000)
+        (300, 20, 2, 600) if options.short else (10_000, 100, 20, 50_000)
     )
-    content = {
-        **conditions(("stable-baselines3", "sbx-rl", "torch", "jax", "numpy", "mujoco")),
-        "settings": {
-            "warmup_steps": warmup,
-            "steps_a_round": chunk,
-            "rounds": rounds,
-            "threads": options.threads,
-        },
-    }
-    if {"sb3", "sbx"} & set(options.library):
-        content["step"] = {
-            library: measure_steps(library, warmup, chunk, rounds)
-            for library in ("sb3", "sbx")
-            if library in options.library
-        }
-        content["calls"] = measure_calls(warmup, chunk, rounds)
-        content["memory_steps"] = memory_steps
-        content["memory"] = measure_memory(memory_steps, warmup)
-    if "tianshou" in options.library:
-        content["tianshou"] = measure_tianshou(warmup, chunk, rounds)
-    if "skrl" in options.library:
-        content["skrl"] = measure_skrl(options.environments, rounds)
-    report(content)
-    write_json(options.out, content)
+    out = Path(options.out)
+    content = json.loads(out.read_text()) if out.exists() else {}
+    for part in options.part:
+        began = conditions(
+            ("stable-baselines3", "sbx-rl", "tianshou", "skrl", "torch", "jax", "numpy", "mujoco")
+        )
+        measured: dict[str, Any]
+        if part in ("sb3", "sbx"):
+            measured = {"step": measure_steps(part, warmup, chunk, rounds)}
+        elif part == "calls":
+            measured = measure_calls(warmup, chunk, rounds)
+        elif part == "memory":
+            measured = {"steps": memory_steps, "buffers": measure_memory(memory_steps, warmup)}
+        elif part == "tianshou":
+            measured = measure_tianshou(warmup, chunk, rounds)
+        else:
+            measured = measure_skrl(options.environments, rounds)
+        settings = {"warmup_steps": warmup, "steps_a_round": chunk, "rounds": rounds}
+        content[part] = {**began, "threads": options.threads, "settings": settings, **measured}
+        write_json(out, content)
+    report({part: content[part] for part in options.part})
 
 
 if __name__ == "__main__":
