@@ -172,20 +172,45 @@ def _say(text: str) -> None:
         print(f"frugalrl: {text}", file=sys.stderr)
 
 
+class Stopwatch:
+    """Adds up the seconds between starts and stops; those inside others count once."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0
+        self._begun = 0.0
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            self._begun = time.perf_counter()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.seconds += time.perf_counter() - self._begun
+
+
+COMPILATION = Stopwatch()
+"""How long this process has waited for compilers, which is no time of training."""
+
+
 class _Notice(event.Listener):  # type: ignore[misc]
-    """Tells when the first function of this package has to be compiled; silent ever after."""
+    """Times compilation, and tells when the first function of this package has to be compiled."""
 
     is_told = False
 
     def on_start(self, event: Any) -> None:
         """Look whose function it is that Numba has not found on disk."""
+        COMPILATION.__enter__()
         module = event.data["dispatcher"].py_func.__module__
         if not self.is_told and module.startswith("frugalrl."):
             self.is_told = True
             _say("compiling, which takes up to a minute the first time")
 
     def on_end(self, event: Any) -> None:
-        """Nothing: what comes next is what the user waits for."""
+        """Stop the time."""
+        COMPILATION.__exit__()
 
 
 event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]

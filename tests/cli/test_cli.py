@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -74,6 +75,17 @@ def test_every_command_explains_itself(command, capsys):
         cli.main([command, "--help"])
     assert stop.value.code == 0
     assert f"usage: frugalrl {command}" in capsys.readouterr().out
+
+
+def test_the_help_of_train_shows_the_real_defaults(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    told = " ".join(re.sub("[│|]", " ", capsys.readouterr().out).split())
+    assert "default: None" not in told
+    assert "preset, else 0.0003 (sac), 0.001 (td3, ddpg)" in told
+    assert "(default: preset, else 256)" in told
+    assert "Kernel of the reward density. (default: epanechnikov)" in told
 
 
 def test_presets_are_listed(capsys):

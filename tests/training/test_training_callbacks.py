@@ -83,7 +83,10 @@ def test_starting_from_an_earlier_run(algo, tiny, tmp_path):
         moved = np.abs(second.policy.parameters - first.policy.parameters)
         assert 0 <= moved.max() < 0.01
     with pytest.raises(ConfigError, match="does not fit: its actor has"):
-        train(tiny(init_policy=tmp_path / "first", net_arch=(4, 4), **quiet))
+        train(
+            tiny(init_policy=tmp_path / "first", net_arch=(4, 4), out=tmp_path / "never", **quiet)
+        )
+    assert not (tmp_path / "never").exists()
     with pytest.raises(ConfigError, match="does not exist"):
         train(tiny(init_policy=tmp_path / "nowhere"))
 
@@ -129,7 +132,8 @@ def test_starting_from_data(tiny, tmp_path):
         ({"observations": np.zeros((30, 3))}, r"shape \(27, 3\)"),
     ):
         with pytest.raises(ConfigError, match=message):
-            train(tiny(init_buffer={**data, **changes}))
+            train(tiny(init_buffer={**data, **changes}, out=tmp_path / "never"))
+    assert not (tmp_path / "never").exists()
     with pytest.raises(ConfigError, match="has no actions"):
         train(tiny(init_buffer={"observations": data["observations"]}))
     (tmp_path / "bad.npz").write_bytes(b"no")

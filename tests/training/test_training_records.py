@@ -16,8 +16,10 @@ from training_tiny import TINY
 import frugalrl
 from frugalrl.agents.settings import LOSSES
 from frugalrl.bench.inspection import acceptance, inspect_run, inspection_lines, load_buffer
+from frugalrl.compiling import COMPILATION, Stopwatch
 from frugalrl.training import train
 from frugalrl.training.evaluation import evaluate
+from frugalrl.training.loop import TrainingLoop
 from frugalrl.training.metrics import CsvFile, TensorBoard, read_rows, tag
 from frugalrl.training.progress import Progress, Status, describe, duration
 from frugalrl.training.report import mean_interval, result_lines, spread
@@ -65,6 +67,28 @@ def test_metrics_say_what_happened(run):
     ]
     pairs = itertools.pairwise(row["train_seconds"] for row in run.metrics)
     assert all(earlier <= later for earlier, later in pairs)
+
+
+def test_compilation_is_no_time_of_training(tiny, monkeypatch):
+    step = TrainingLoop._step
+
+    def compile_for_an_hour(self: TrainingLoop) -> bool:
+        COMPILATION.seconds += 3600 * (self.env_steps == 100)
+        return step(self)
+
+    monkeypatch.setattr(TrainingLoop, "_step", compile_for_an_hour)
+    monkeypatch.setattr(COMPILATION, "seconds", 0.0)
+    # The hour passed on no clock, so that it is missing from the time of training.
+    assert train(tiny()).train_seconds < -3000
+
+
+def test_a_compiler_inside_another_counts_once(monkeypatch):
+    clock = iter((10.0, 17.0))
+    monkeypatch.setattr("frugalrl.compiling.time.perf_counter", lambda: next(clock))
+    watch = Stopwatch()
+    with watch, watch:
+        pass
+    assert watch.seconds == 7.0
 
 
 def test_evaluations_csv_has_every_episode(run):

@@ -11,7 +11,7 @@ from typing import Any
 from frugalrl.commands.arguments import parse
 from frugalrl.training.errors import ConfigError
 
-DESCRIPTION = "Evaluate the policy of a run, without exploration, one seed an episode."
+DESCRIPTION = "Evaluate the policy of a run, without exploration, one seed per episode."
 
 
 @dataclass(frozen=True)

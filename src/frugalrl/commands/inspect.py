@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frugalrl.commands.arguments import parse
 
-DESCRIPTION = """Show what a run's buffer holds: cells, rewards a cell, acceptance over time,
+DESCRIPTION = """Show what a run's buffer holds: cells, rewards per cell, acceptance over time,
 bytes, and its entropy against that of a buffer without equivalents. For a run without the frugal
 filter the cells are those the filter would have made of the oldest transitions."""
 

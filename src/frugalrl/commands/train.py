@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import tyro
 
 from frugalrl.commands.arguments import parse
-from frugalrl.training.config import TrainConfig
+from frugalrl.training.config import Algo, TrainConfig
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.threads import limit_threads
 
@@ -21,8 +21,8 @@ DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
   frugalrl train --resume runs/hopper --steps 1e6    prolong it
   frugalrl train Humanoid-v5 --admission fac --actors 8 --edge-filter
 
-Ctrl-C saves the run and stops. A setting that shows None comes from the preset of the
-environment (frugalrl presets), else from Stable-Baselines3's defaults."""
+Ctrl-C saves the run and stops. Presets are settings made for an environment (frugalrl presets);
+what they leave open is as in Stable-Baselines3."""
 
 _SWITCHES = {"--use-sde": "True", "--no-use-sde": "False"}
 
@@ -68,7 +68,9 @@ def main(arguments: list[str]) -> int:
                 f"--resume goes on with a run whose environment is known: leave {arguments[0]} out"
             )
         return _resume(_parse_resume(arguments))
-    parsed = parse(Arguments, _with_values(arguments), "train", DESCRIPTION)
+    asks = any(word in ("-h", "--help") for word in arguments)
+    kind = _with_real_defaults() if asks else Arguments
+    parsed = parse(kind, _with_values(arguments), "train", DESCRIPTION)
     config = TrainConfig(
         **{field.name: getattr(parsed, field.name) for field in fields(TrainConfig)}
     )
@@ -87,6 +89,44 @@ def main(arguments: list[str]) -> int:
     else:
         train(config, say=print)
     return 0
+
+
+def _with_real_defaults() -> type[Arguments]:
+    """Let the help say what a setting becomes that is left open."""
+    hints = get_type_hints(Arguments, include_extras=True)
+    changed: list[tuple[str, Any, Any]] = []
+    for name, text in _defaults_of_open_settings().items():
+        hint = tyro.conf.arg(help_behavior_hint=f"(default: {text})")
+        changed.append((name, Annotated[hints[name], hint], None))
+    return make_dataclass("Arguments", changed, bases=(Arguments,), frozen=True)
+
+
+def _defaults_of_open_settings() -> dict[str, str]:
+    from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.training.presets import defaults
+    from frugalrl.training.report import concerns
+
+    texts = {field.name: "not set" for field in fields(Arguments) if field.default is None}
+    texts["out"] = "runs/ENV-ALGO-ADMISSION-seedSEED"
+    texts["steps"] = "the preset's"
+    texts["eval_every"] = "a twentieth of the run, at least 1000"
+    for name in defaults("sac"):
+        algorithms: dict[str, list[str]] = {}
+        for algo in get_args(Algo):
+            if concerns(algo, name):
+                algorithms.setdefault(_text(defaults(algo)[name]), []).append(algo)
+        if len(algorithms) > 1:
+            values = [f"{value} ({', '.join(of)})" for value, of in algorithms.items()]
+        else:
+            values = list(algorithms)
+        texts[name] = f"preset, else {', '.join(values)}"
+    for name, value in FrugalFilter().settings.to_json().items():
+        texts[f"fac_{name}"] = _text(value)
+    return texts
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _whole(word: str) -> str:

@@ -93,8 +93,7 @@ class LearnerLoop(TrainingLoop):
 
     def advance(self, target: int, stop: Callable[[], bool]) -> None:
         """Take fragments until `target` steps were taken; `stop` may end it after any of them."""
-        started = time.perf_counter()
-        try:
+        with self._training():
             while self.env_steps < target and not stop():
                 if time.monotonic() - self._looked_up >= _LOOK_UP:
                     self._looked_up = time.monotonic()
@@ -104,8 +103,6 @@ class LearnerLoop(TrainingLoop):
                 self.measures.idle_seconds += time.perf_counter() - waited
                 if fragment is not None:
                     self._admit(fragment)
-        finally:
-            self.train_seconds += time.perf_counter() - started
 
     def _ask(self, actors: Iterable[int], coming: int = 0) -> None:
         """Ask actors for as many fragments as they may have under way.

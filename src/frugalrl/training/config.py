@@ -100,7 +100,7 @@ class TrainConfig:
     log_std_init: float | None = None
     """SAC: initial log standard deviation of gSDE."""
     sde_sample_freq: int | None = None
-    """SAC: steps between two draws of gSDE's noise; -1: once a round."""
+    """SAC: steps between two draws of gSDE's noise; -1: once per round."""
     policy_delay: int | None = None
     """TD3: critic updates for each policy update."""
     target_policy_noise: float | None = None
@@ -197,7 +197,7 @@ class TrainConfig:
     wandb: bool = False
     """Log to Weights & Biases too."""
     threads: int = 1
-    """Threads for the networks; one is fastest up to about 256 units a layer."""
+    """Threads for the networks; one is fastest up to about 256 units per layer."""
     quiet: bool = False
     """Print nothing but errors."""
 

@@ -80,7 +80,7 @@ def evaluate(
     Args:
         policy: maps one observation (d,) to one action (a,).
         environment: is reset with each seed in turn.
-        seeds: one an episode.
+        seeds: one per episode.
         stop: asked between episodes, and now and then in long ones, whether to give up.
         frame: called at every moment of an episode, for pictures.
         longest: steps after which an episode is given up, so that none goes on for ever.

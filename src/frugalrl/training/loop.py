@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.agents.settings import LOSSES
+from frugalrl.compiling import COMPILATION
 from frugalrl.replay.n_step import NStepReturns
 from frugalrl.replay.results import REFUSED
 from frugalrl.training.config import TrainConfig
@@ -131,8 +133,7 @@ class TrainingLoop:
 
     def advance(self, target: int, stop: Callable[[], bool]) -> None:
         """Do whole rounds until `target` steps were taken; `stop` may end it after any step."""
-        started = time.perf_counter()
-        try:
+        with self._training():
             while (self.env_steps < target or self.in_round) and not stop():
                 if self._round_begun is None:
                     self._round_begun = self.env_steps
@@ -144,8 +145,15 @@ class TrainingLoop:
                     self._round_begun = None
                     if self.env_steps > self._learning_starts:
                         self._learn(taken)
+
+    @contextlib.contextmanager
+    def _training(self) -> Iterator[None]:
+        """Count the time that is spent here, less what the compiler takes of it."""
+        begun = time.perf_counter() - COMPILATION.seconds
+        try:
+            yield
         finally:
-            self.train_seconds += time.perf_counter() - started
+            self.train_seconds += time.perf_counter() - COMPILATION.seconds - begun
 
     def _step(self) -> bool:
         """Take one step of every environment; says whether an episode ended."""

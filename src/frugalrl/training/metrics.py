@@ -66,7 +66,7 @@ def tag(column: str) -> str:
 
 
 def tagged(row: Row) -> dict[str, float]:
-    """Give a row's numbers under their names in TensorBoard and W&B, with the steps a second."""
+    """Give a row's numbers under their names in TensorBoard and W&B, with the steps per second."""
     values = {tag(name): float(value) for name, value in row.items() if value is not None}
     steps, seconds = row.get("env_steps"), row.get("train_seconds")
     if steps and seconds:
@@ -145,7 +145,7 @@ class CsvFile:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append a row; a column without a value stays empty."""
-        # One write a line, flushed, so that whoever reads along sees whole rows.
+        # One write per line, flushed, so that whoever reads along sees whole rows.
         self._file.write(_line([_text(row.get(name)) for name in self.names]))
         self._file.flush()
 

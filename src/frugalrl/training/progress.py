@@ -1,4 +1,4 @@
-"""How far a run is: a live line in a terminal, a line a minute where there is none."""
+"""How far a run is: a live line in a terminal, one line per minute where there is none."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Progress:
     """Shows how far a run is, on one line that renews itself or on a new line every minute.
 
     Args:
-        visible: whether to show a live line; None: when the error stream is a terminal, else a
-            line a minute.
+        visible: whether to show a live line; None: when the error stream is a terminal, else one
+            line per minute.
         title: what stands before the numbers.
     """
 
@@ -60,7 +60,7 @@ class Progress:
                 transient=True,
             )
             self._bar.start()
-            self._task = self._bar.add_task(self._title, text="compiling")
+            self._task = self._bar.add_task(self._title, text="starting")
         return self
 
     def __exit__(
@@ -79,9 +79,12 @@ class Progress:
 
     def show(self, status: Status) -> None:
         """Renew the line."""
+        from frugalrl.compiling import COMPILATION
+
         now = time.monotonic()
         self._next = now + (_EVERY if self._live else _LINE_EVERY)
-        self._marks = [*self._marks[-40:], (now, status.env_steps)]
+        # Without the time for compiling, which says nothing of the steps to come.
+        self._marks = [*self._marks[-40:], (now - COMPILATION.seconds, status.env_steps)]
         if self.visible and not self._live:
             print(f"{self._title}: {describe(status, self.rate())}", file=sys.stderr, flush=True)
         if self._bar is not None:
@@ -105,7 +108,7 @@ class Progress:
             self._bar.start()
 
     def rate(self) -> float | None:
-        """Give the steps a second of the last moments, None before there are two."""
+        """Give the steps per second of the last moments, None before there are two."""
         if len(self._marks) < 2 or self._marks[-1][0] <= self._marks[0][0]:
             return None
         (begin, first), (end, last) = self._marks[0], self._marks[-1]

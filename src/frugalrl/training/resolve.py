@@ -156,7 +156,7 @@ def _check_numbers(config: TrainConfig) -> None:
         raise ConfigError(f"keep_checkpoints={config.keep_checkpoints} must be at least 1")
     steps = config.gradient_steps
     if not isinstance(steps, int) or (steps < 1 and steps != -1):
-        raise ConfigError(f"gradient_steps={steps!r} must be at least 1, or -1 for one a step")
+        raise ConfigError(f"gradient_steps={steps!r} must be at least 1, or -1 for one per step")
     for name in ("stop_reward", "stop_seconds"):
         value = getattr(config, name)
         if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value)):

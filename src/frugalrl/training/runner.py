@@ -28,14 +28,22 @@ from frugalrl.training.environments import (
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.metrics import check_sinks
 from frugalrl.training.report import configuration_lines
-from frugalrl.training.resolve import Origin, Resolved, filter_fields, filter_notes, resolve
+from frugalrl.training.resolve import (
+    Origin,
+    Resolved,
+    agent_settings,
+    filter_fields,
+    filter_notes,
+    resolve,
+)
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory
-from frugalrl.training.starting import check_sources
+from frugalrl.training.starting import check_sources, start_from
 from frugalrl.training.threads import limit_threads
 
 if TYPE_CHECKING:
     from frugalrl.admission.protocol import AdmissionFilter
+    from frugalrl.agents.agent import Agent
     from frugalrl.training.callbacks import Callback
     from frugalrl.training.session import Session
 
@@ -124,15 +132,19 @@ def train(
     directory = None if config.out is None else RunDirectory(config.out)
     if directory is not None:
         directory.check_unused()
-    # Made before the directory: what its arguments cannot do is known without leaving a trace.
+    # Made before the directory: what arguments and files cannot do is known without a trace.
     buffer = _make_buffer(config, factory, seeds)
     _check_budget(config, buffer)
+    agent = _make_agent(config, factory, seeds.agent)
+    begun_with = start_from(config, agent, buffer)
     resolved = _with_filter(resolved, buffer.admission)
     config = resolved.config
     if directory is None:
         session = place.session(config, factory, "fresh", None, progress, say)
         session.callbacks += callbacks
-        return session.run(buffer, seeds)
+        for line in begun_with:
+            session.say(line)
+        return session.run(agent, buffer, seeds.environments)
     method = env_state.choose_method(factory)
     if method == "fresh":
         resolved.notes.append(_FRESH)
@@ -141,9 +153,9 @@ def train(
         directory.create(config, {**about, **place.about})
         session = place.session(config, factory, method, directory, progress, say)
         session.callbacks += callbacks
-        for line in configuration_lines(resolved):
+        for line in (*configuration_lines(resolved), *begun_with):
             session.say(line)
-        return session.run(buffer, seeds)
+        return session.run(agent, buffer, seeds.environments)
 
 
 def resume(
@@ -206,13 +218,17 @@ def resume(
         method = content["environment_state"]
         session = place.session(config, factory, method, directory, progress, say)
         session.callbacks += callbacks
+        agent = _make_agent(config, factory, seeds.agent)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
-            return session.run(_make_buffer(config, factory, seeds), seeds)
+            buffer = _make_buffer(config, factory, seeds)
+            for line in start_from(config, agent, buffer):
+                session.say(line)
+            return session.run(agent, buffer, seeds.environments)
         for warning in found.warnings:
             session.say(f"warning: skipped a checkpoint that cannot be read: {warning}")
         session.say(f"resuming from {found.path.name}")
-        return session.resume(found.state, type(config.admission) if admission else None)
+        return session.resume(agent, found.state, type(config.admission) if admission else None)
 
 
 # Settings that may differ from those a run was begun with: they leave no trace in training.
@@ -322,6 +338,15 @@ def _check_environment(factory: EnvironmentFactory) -> None:
         check_spaces(environment.observation_space, environment.action_space, factory.name)
     finally:
         environment.close()
+
+
+def _make_agent(config: TrainConfig, factory: EnvironmentFactory, seed: int) -> Agent:
+    from frugalrl.agents import make_agent
+
+    environment = factory.make()
+    spaces: Any = environment.observation_space, environment.action_space
+    environment.close()
+    return make_agent(agent_settings(config), *spaces, seed, config.envs)
 
 
 def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds) -> Any:

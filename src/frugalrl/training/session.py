@@ -22,11 +22,9 @@ from frugalrl.training.memory import peak_memory
 from frugalrl.training.progress import Progress, Status
 from frugalrl.training.recorder import Recorder
 from frugalrl.training.report import result_lines
-from frugalrl.training.resolve import agent_settings
 from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import Method, RunDirectory
 from frugalrl.training.signals import InterruptGuard
-from frugalrl.training.starting import start_from_buffer, start_from_policy
 from frugalrl.training.threads import blas_threads
 from frugalrl.training.vector import EnvironmentGroup, make_group
 
@@ -93,31 +91,27 @@ class Session:
             ):
                 file.write(f"{stamp} {line}\n")
 
-    def run(self, buffer: Any, seeds: Any) -> TrainResult:
-        """Begin the run."""
-        return self._run(buffer, seeds, None)
+    def run(self, agent: Any, buffer: Any, seeds: list[int]) -> TrainResult:
+        """Begin the run, with a seed for each environment."""
+        return self._run(agent, buffer, seeds, None)
 
-    def resume(self, state: dict[str, Any], admission: type | None) -> TrainResult:
+    def resume(self, agent: Any, state: dict[str, Any], admission: type | None) -> TrainResult:
         """Go on from a checkpoint."""
         from frugalrl.replay.buffer import ReplayBuffer
 
         buffer = ReplayBuffer.from_state_dict(state["loop"]["buffer"], admission)
-        return self._run(buffer, None, state)
+        return self._run(agent, buffer, [], state)
 
-    def _run(self, buffer: Any, seeds: Any, state: dict[str, Any] | None) -> TrainResult:
-        from frugalrl.agents import make_agent
-
+    def _run(
+        self, agent: Any, buffer: Any, seeds: list[int], state: dict[str, Any] | None
+    ) -> TrainResult:
         config = self.config
         with blas_threads(config.threads), self._guard, self._progress:
             group = self._make_group()
             try:
-                spaces = (group.observation_space, group.action_space)
-                agent_seed = 0 if seeds is None else seeds.agent
-                agent = make_agent(agent_settings(config), *spaces, agent_seed, config.envs)
                 self._loop = self._make_loop(group, agent, buffer)
                 if state is None:
-                    self._start_from(agent, buffer)
-                    self._loop.begin(seeds.environments)
+                    self._loop.begin(seeds)
                 else:
                     self._restore(state)
                 with self._writing():
@@ -130,14 +124,6 @@ class Session:
                     self._recorder.close()
             finally:
                 group.close()
-
-    def _start_from(self, agent: Any, buffer: Any) -> None:
-        """Take over what the configuration says to begin with."""
-        if self.config.init_policy is not None:
-            self.say(f"starting with {start_from_policy(agent, self.config.init_policy)}")
-        if self.config.init_buffer is not None:
-            offered = start_from_buffer(buffer, agent, self.config.init_buffer)
-            self.say(f"starting with {len(buffer):,} of {offered:,} earlier transitions")
 
     def _make_group(self) -> EnvironmentGroup:
         config = self.config

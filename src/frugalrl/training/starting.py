@@ -14,6 +14,7 @@ from frugalrl.training.errors import ConfigError, RunDirectoryError
 if TYPE_CHECKING:
     from frugalrl.agents.agent import Agent
     from frugalrl.replay.buffer import ReplayBuffer
+    from frugalrl.training.config import TrainConfig
 
 # The names that datasets have for the same array, the usual one first.
 _NAMES = {
@@ -24,6 +25,22 @@ _NAMES = {
     "terminated": ("terminated", "terminations", "terminals"),
     "truncated": ("truncated", "truncations", "timeouts"),
 }
+
+
+def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> list[str]:
+    """Take over what a configuration says to begin with; gives lines about it for the user.
+
+    Raises:
+        ConfigError: it does not fit.
+        RunDirectoryError: it is not there.
+    """
+    lines = []
+    if config.init_policy is not None:
+        lines.append(f"starting with {start_from_policy(agent, config.init_policy)}")
+    if config.init_buffer is not None:
+        offered = start_from_buffer(buffer, agent, config.init_buffer)
+        lines.append(f"starting with {len(buffer):,} of {offered:,} earlier transitions")
+    return lines
 
 
 def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:

@@ -242,7 +242,7 @@ class AsyncGroup:
     def _wait(self, wait: Any) -> Any:
         try:
             with warnings.catch_warnings():
-                # Gymnasium warns of what the exception says, once a worker.
+                # Gymnasium warns of what the exception says, once per worker.
                 warnings.simplefilter("ignore")
                 return wait(timeout=self._timeout)
         except multiprocessing.TimeoutError as error:

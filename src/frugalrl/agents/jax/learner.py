@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from frugalrl.agents.jax import sac, td3
 from frugalrl.agents.state import Inputs, Spec, State
+from frugalrl.compiling import COMPILATION
 
 
 @lru_cache(maxsize=64)
@@ -39,6 +41,7 @@ class JaxLearner:
 
     def __init__(self, spec: Spec, state: State) -> None:
         self._update = compiled_updates(spec)
+        self._shapes: set[tuple[int, ...]] = set()
         self.load(state)
 
     def load(self, state: State) -> None:
@@ -57,6 +60,10 @@ class JaxLearner:
 
     def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
         """Do K updates in one compiled call."""
-        self._state, losses, errors = self._update(self._state, inputs, np.float32(rate))
+        shape = inputs.rewards.shape
+        # The first call with a shape is all but its compilation.
+        with contextlib.nullcontext() if shape in self._shapes else COMPILATION:
+            self._state, losses, errors = self._update(self._state, inputs, np.float32(rate))
+        self._shapes.add(shape)
         self._actor = np.asarray(self._state.actor)
         return losses, errors
