@@ -10,9 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 
+from frugalrl.agents import make_agent
 from frugalrl.files import read_json, write_json
 from frugalrl.state_io import load_state
 from frugalrl.training import env_state
@@ -43,7 +44,7 @@ from frugalrl.training.threads import limit_threads
 
 if TYPE_CHECKING:
     from frugalrl.admission.protocol import AdmissionFilter
-    from frugalrl.agents.agent import Agent
+    from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.callbacks import Callback
     from frugalrl.training.session import Session
 
@@ -127,15 +128,15 @@ def train(
     limit_threads(config.threads)
     check_sinks(wandb=config.wandb)
     check_sources(config.init_policy, config.init_buffer)
-    _check_environment(factory)
+    spaces = find_spaces(factory)
     seeds = Seeds.draw(config.seed, config.envs)
     directory = None if config.out is None else RunDirectory(config.out)
     if directory is not None:
         directory.check_unused()
     # Made before the directory: what arguments and files cannot do is known without a trace.
-    buffer = _make_buffer(config, factory, seeds)
+    buffer = make_buffer(config, spaces, seeds)
     _check_budget(config, buffer)
-    agent = _make_agent(config, factory, seeds.agent)
+    agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
     begun_with = start_from(config, agent, buffer)
     resolved = _with_filter(resolved, buffer.admission)
     config = resolved.config
@@ -218,10 +219,11 @@ def resume(
         method = content["environment_state"]
         session = place.session(config, factory, method, directory, progress, say)
         session.callbacks += callbacks
-        agent = _make_agent(config, factory, seeds.agent)
+        spaces = find_spaces(factory)
+        agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
-            buffer = _make_buffer(config, factory, seeds)
+            buffer = make_buffer(config, spaces, seeds)
             for line in start_from(config, agent, buffer):
                 session.say(line)
             return session.run(agent, buffer, seeds.environments)
@@ -332,32 +334,25 @@ def make_factory(config: TrainConfig) -> EnvironmentFactory:
     )
 
 
-def _check_environment(factory: EnvironmentFactory) -> None:
+def find_spaces(factory: EnvironmentFactory) -> tuple[Box, Box]:
+    """Give the spaces of observations and actions, checked."""
     environment = factory.make()
     try:
-        check_spaces(environment.observation_space, environment.action_space, factory.name)
+        return check_spaces(environment.observation_space, environment.action_space, factory.name)
     finally:
         environment.close()
 
 
-def _make_agent(config: TrainConfig, factory: EnvironmentFactory, seed: int) -> Agent:
-    from frugalrl.agents import make_agent
+def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> ReplayBuffer:
+    """Make the buffer that a configuration asks for.
 
-    environment = factory.make()
-    spaces: Any = environment.observation_space, environment.action_space
-    environment.close()
-    return make_agent(agent_settings(config), *spaces, seed, config.envs)
-
-
-def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds) -> Any:
+    Raises:
+        ConfigError: one of its arguments cannot work.
+    """
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.replay.samplers import Prioritized
 
     assert config.steps is not None
-    environment = factory.make()
-    space = environment.observation_space
-    actions = environment.action_space.shape
-    environment.close()
     sampler: Any = config.sampler
     if sampler == "prioritized":
         sampler = Prioritized(anneal_steps=config.steps)
@@ -365,8 +360,8 @@ def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds)
         return ReplayBuffer(
             None if config.buffer_bytes else config.buffer_size,
             capacity_bytes=config.buffer_bytes,
-            observation_space=space,
-            action_space=gymnasium.spaces.Box(-1.0, 1.0, actions, np.float32),
+            observation_space=spaces[0],
+            action_space=Box(-1.0, 1.0, spaces[1].shape, np.float32),
             admission=make_admission(config, seeds.admission),
             sampler=sampler,
             seed=seeds.buffer,
@@ -381,7 +376,7 @@ def _make_buffer(config: TrainConfig, factory: EnvironmentFactory, seeds: Seeds)
         raise ConfigError(str(error)) from error
 
 
-def _check_budget(config: TrainConfig, buffer: Any) -> None:
+def _check_budget(config: TrainConfig, buffer: ReplayBuffer) -> None:
     """Refuse a byte budget that one batch alone is more than."""
     if buffer.capacity_bytes is None:
         return
