@@ -123,6 +123,19 @@ def test_a_spawned_process_goes_on_as_the_original() -> None:
     assert same(buffer.state_dict(), state)
 
 
+def test_what_joblib_and_ray_send_goes_on_as_the_original() -> None:
+    joblib, ray = pytest.importorskip("joblib"), pytest.importorskip("ray.cloudpickle")
+    buffer, stream = make("replace", sampler="prioritized"), Stream()
+    use(buffer, stream, 40)
+    sent, its_stream = ray.loads(ray.dumps((buffer, stream)))
+    with joblib.parallel_config("loky", n_jobs=2):
+        ((told, state),) = joblib.Parallel()([joblib.delayed(_add_in_child)(buffer, stream)])
+    assert same(use(sent, its_stream, 10), told)
+    assert same(use(buffer, stream, 10), told)
+    assert same(sent.state_dict(), state)
+    assert same(buffer.state_dict(), state)
+
+
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_nothing_is_shared_with_the_caller(kind: Any) -> None:
     buffer = make("all")
