@@ -71,6 +71,19 @@ def test_a_damaged_table_does_not_block_a_resume(name, damage, stopped, whole):
         assert len(set(before) & set(after)) >= len(before) - 1
 
 
+@pytest.mark.parametrize("damage", ["empty", "zeros", "cut"])
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_damaged_result_is_made_again(damage, saves, tmp_path, whole):
+    train(dataclasses.replace(TINY, out=tmp_path / "run", save_buffer=saves))
+    before = json.loads((tmp_path / "run" / "final.json").read_text())
+    DAMAGE[damage](tmp_path / "run" / "final.json")
+    assert resume(tmp_path / "run").fingerprint == whole.fingerprint
+    after = json.loads((tmp_path / "run" / "final.json").read_text())
+    assert after["final"] == before["final"]
+    with pytest.raises(RunDirectoryError, match="is finished"):
+        resume(tmp_path / "run")
+
+
 def edit(run, **changes):
     content = json.loads((run / "config.json").read_text())
     content["config"].update(changes)

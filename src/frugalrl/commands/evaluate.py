@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     environment.close()
     assert episodes is not None
     print(
-        f"{config.env_name}: reward {episodes.mean:,.2f} over {len(episodes.rewards)} episodes "
+        f"{config.env_name}: reward {episodes.mean:,.2f} "
         f"({spread(episodes.rewards)}; least {episodes.rewards.min():,.2f}, "
         f"most {episodes.rewards.max():,.2f})"
     )

@@ -91,7 +91,7 @@ def spread(rewards: Any) -> str:
     """Say how far rewards of episodes spread; an interval only from 3 of them on."""
     count = len(rewards)
     if count < 3:
-        return f"{count} episode{'s' if count > 1 else ''}"
+        return f"over {count} episode{'s' if count > 1 else ''}"
     low, high = mean_interval(rewards)
     return (
         f"95 % interval of the mean over {count} episodes: {low:,.1f} to {high:,.1f}; "

@@ -17,6 +17,7 @@ from frugalrl.files import (
     DirectoryLock,
     delete_leftovers,
     is_leftover,
+    read_json,
     write_json,
 )
 from frugalrl.training.config import TrainConfig
@@ -47,8 +48,8 @@ class RunDirectory:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
-        return bool(self.final.is_file())
+        """Whether the run came to its end, and can say how."""
+        return read_json(self.final) is not None
 
     def check_unused(self) -> None:
         """Refuse a directory that holds something, or in which nothing can be written.

@@ -204,6 +204,10 @@ def resume(
             final = read_json(directory.final) or {}
             _prolonged(config, steps, int(final.get("env_steps") or config.steps or 0))
             reopen(directory)
+        elif directory.final.is_file():  # damaged: made again from the last state, or all of it
+            if directory.state.is_file() and directory.buffer.is_file():
+                reopen(directory)
+            directory.final.unlink(missing_ok=True)
         found = CheckpointStore(directory.checkpoints, keep=1).newest(tidy=True)
         if found is not None:
             _check_same_run(config, found.state["config"], directory)
