@@ -29,7 +29,7 @@ from frugalrl.distributed.cluster import connected
 from frugalrl.distributed.fleet import ActorSettings
 from frugalrl.distributed.rollout import Rollout
 from frugalrl.distributed.training import train
-from frugalrl.training.resolve import resolve
+from frugalrl.training.config import resolve
 from frugalrl.training.runner import make_factory
 
 PARTS = ("costs", "throughput", "overhead", "edge")

@@ -17,7 +17,7 @@ else:
 from frugalrl import TrainConfig
 from frugalrl.agents.settings import check_engine
 from frugalrl.training import ConfigError
-from frugalrl.training.resolve import resolve
+from frugalrl.training.config import resolve
 
 BLOCKED = ("jax", "jaxlib", "optax")
 

@@ -12,7 +12,7 @@ from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import METHODS, PARAMETERS
 from frugalrl.bench.runs import expand
 from frugalrl.bench.worker import train_config
-from frugalrl.training.resolve import resolve
+from frugalrl.training.config import resolve
 
 MINE = """
 name = "mine"

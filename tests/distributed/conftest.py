@@ -44,7 +44,7 @@ def make_loop(tiny, monkeypatch):
     from frugalrl.distributed.fleet import ActorSettings, Fleet
     from frugalrl.distributed.learner import LearnerLoop
     from frugalrl.replay.buffer import ReplayBuffer
-    from frugalrl.training.resolve import agent_settings, resolve
+    from frugalrl.training.config import agent_settings, resolve
     from frugalrl.training.runner import Seeds, find_spaces, make_buffer, make_factory
 
     monkeypatch.setattr(fleets, "_PAUSE", 0.001)

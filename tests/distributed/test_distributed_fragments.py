@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from frugalrl.distributed.fragments import Ledger, Steps, pack
 from frugalrl.distributed.rollout import Rollout
-from frugalrl.training.resolve import resolve
+from frugalrl.training.config import resolve
 from frugalrl.training.runner import make_factory
 
 ABOUT = {"actor": 0, "sequence": 0, "version": 0, "steps": 0, "seconds": 0.0}

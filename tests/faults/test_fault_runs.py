@@ -163,7 +163,7 @@ def test_metrics_that_cannot_be_opened(error, stopped, monkeypatch):
     def refuse(path):
         raise OSError(error, os.strerror(error), str(path))
 
-    monkeypatch.setattr("frugalrl.training.metrics.appending", refuse)
+    monkeypatch.setattr("frugalrl.training.records.appending", refuse)
     with pytest.raises(StorageError, match=r"could not be written.*step-0+150"):
         resume(stopped)
 

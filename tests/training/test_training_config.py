@@ -10,11 +10,10 @@ import pytest
 
 import frugalrl
 from frugalrl.training import TrainConfig
-from frugalrl.training.admission import describe_admission, make_admission
+from frugalrl.training.config import WARMUP_STEPS, describe_admission, make_admission, resolve
+from frugalrl.training.console import configuration_lines
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.presets import defaults, find_preset
-from frugalrl.training.report import configuration_lines
-from frugalrl.training.resolve import WARMUP_STEPS, resolve
 
 
 @pytest.mark.parametrize("env", ["Hopper-v2", "Hopper-v5", "my_module:Hopper-v7", "ns/Hopper-v1"])

@@ -8,7 +8,7 @@ import runpy
 from pathlib import Path
 
 from frugalrl.training import TrainConfig
-from frugalrl.training.metrics import columns, tag
+from frugalrl.training.records import columns, tag
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ import pytest
 
 from frugalrl.state_io import load_state, save_state
 from frugalrl.training import env_state
-from frugalrl.training.attributes import AttributeReader, AttributeWriter, UnreadableStateError
+from frugalrl.training.env_state import AttributeReader, AttributeWriter, UnreadableStateError
 from frugalrl.training.environments import find_environment
 
 METHODS = {

@@ -13,8 +13,7 @@ import pytest
 
 from frugalrl.training.checkpoint import CheckpointStore, fingerprint
 from frugalrl.training.errors import StorageError, TrainingInterrupted
-from frugalrl.training.signals import InterruptGuard
-from frugalrl.training.threads import blas_threads, limit_threads
+from frugalrl.training.process import InterruptGuard, blas_threads, limit_threads
 
 
 def test_only_so_many_checkpoints_are_kept(tmp_path):
@@ -69,7 +68,7 @@ def test_the_first_signal_is_remembered_and_handlers_come_back():
 def test_the_second_signal_ends_the_process_at_once(number):
     code = (
         "import time\n"
-        "from frugalrl.training.signals import InterruptGuard\n"
+        "from frugalrl.training.process import InterruptGuard\n"
         "with InterruptGuard():\n"
         "    print('ready', flush=True)\n"
         "    time.sleep(60)\n"

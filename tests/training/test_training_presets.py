@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from frugalrl.training import TrainConfig
+from frugalrl.training.config import agent_settings, resolve
 from frugalrl.training.presets import PRESETS, environment_name
-from frugalrl.training.resolve import agent_settings, resolve
 
 # The settings where a run's own script was silent: those of the Stable-Baselines3 of that time.
 SAC = {

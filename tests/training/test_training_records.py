@@ -18,11 +18,18 @@ from frugalrl.agents.settings import LOSSES
 from frugalrl.bench.inspection import acceptance, inspect_run, inspection_lines, load_buffer
 from frugalrl.compiling import COMPILATION, Stopwatch
 from frugalrl.training import train
-from frugalrl.training.evaluation import evaluate
+from frugalrl.training.console import (
+    Progress,
+    Status,
+    describe,
+    duration,
+    mean_interval,
+    result_lines,
+    spread,
+)
+from frugalrl.training.evaluation import run_episodes
 from frugalrl.training.loop import TrainingLoop
-from frugalrl.training.metrics import CsvFile, TensorBoard, read_rows, tag
-from frugalrl.training.progress import Progress, Status, describe, duration
-from frugalrl.training.report import mean_interval, result_lines, spread
+from frugalrl.training.records import CsvFile, TensorBoard, read_rows, tag
 
 FIRST = ["env_steps", "train_seconds", "offered", "stored", "replaced", "dropped", "buffer_bytes"]
 
@@ -247,10 +254,10 @@ def test_control_cost_and_rewards_of_an_episode():
     import gymnasium
 
     environment = gymnasium.make("FrugalPoint-v0", push=0.0)
-    episodes = evaluate(lambda o: np.array([2.0], np.float32), environment, [3, 4])
+    episodes = run_episodes(lambda o: np.array([2.0], np.float32), environment, [3, 4])
     np.testing.assert_array_equal(episodes.lengths, [25, 25])
     np.testing.assert_allclose(episodes.control_costs, 100.0)
-    again = evaluate(lambda o: np.array([2.0], np.float32), environment, [3, 4])
+    again = run_episodes(lambda o: np.array([2.0], np.float32), environment, [3, 4])
     np.testing.assert_array_equal(episodes.rewards, again.rewards)
     # The last step counts: the sum over all 25.
     environment.reset(seed=3)
@@ -296,7 +303,7 @@ def test_the_progress_line_is_shown_only_when_asked(capfd):
 
 def test_without_a_terminal_there_is_a_line_a_minute(capfd, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("frugalrl.training.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("frugalrl.training.console.time.monotonic", lambda: clock[0])
     with Progress(visible=None, title="Hopper-v5 sac") as shown:
         assert not shown.due
         clock[0] += 61

@@ -140,7 +140,7 @@ def test_an_evaluation_cut_short_is_made_up_for(
         monkeypatch.undo()
         cut_short.session._guard.signum = 2
 
-    monkeypatch.setattr(session, "evaluate", cut_short)
+    monkeypatch.setattr(session, "run_episodes", cut_short)
     original = session.Session._evaluate
     monkeypatch.setattr(
         session.Session,
@@ -254,7 +254,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(tiny, assert_same_run, tmp_path, m
 
 
 def test_metrics_that_cannot_be_written_stop_the_run(tiny, tmp_path, monkeypatch):
-    from frugalrl.training.metrics import CsvFile
+    from frugalrl.training.records import CsvFile
 
     def full(self, *row):
         raise OSError(28, "No space left on device")

@@ -89,8 +89,8 @@ def main(arguments: list[str]) -> int:
 
 def _time(run: Run) -> dict[str, Any]:
     from frugalrl.bench.worker import train_config
+    from frugalrl.training.config import resolve
     from frugalrl.training.environments import find_environment
-    from frugalrl.training.resolve import resolve
     from frugalrl.training.runner import train
 
     plain = {

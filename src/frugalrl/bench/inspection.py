@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from frugalrl.training.errors import RunDirectoryError
-from frugalrl.training.metrics import Row, read_rows
+from frugalrl.training.records import Row, read_rows
 from frugalrl.training.run_directory import RunDirectory
 
 if TYPE_CHECKING:

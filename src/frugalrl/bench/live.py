@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from frugalrl.bench.grid import Job, View
-from frugalrl.training.progress import duration
+from frugalrl.training.console import duration
 
 _EVERY = 0.5
 _TAIL = 4096

@@ -11,8 +11,8 @@ from frugalrl.bench.calibrate import estimate_seconds, measure_speeds, sampler_o
 from frugalrl.bench.errors import BenchError, unknown
 from frugalrl.bench.runs import Run, expand
 from frugalrl.bench.suites import ALGORITHMS, Suite, Task, parse_settings, parse_value
+from frugalrl.training.console import duration
 from frugalrl.training.errors import ConfigError
-from frugalrl.training.progress import duration
 
 
 def comparison(env: str, algo: str, steps: int | None, methods: Sequence[str]) -> Suite:
@@ -71,8 +71,8 @@ def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:
         BenchError: Naming the first thing that cannot work.
     """
     from frugalrl.bench.worker import train_config
+    from frugalrl.training.config import resolve
     from frugalrl.training.environments import check_spaces, find_environment
-    from frugalrl.training.resolve import resolve
 
     for task in suite.tasks:
         arguments = dict(task.settings.get("env_kwargs", {}))

@@ -34,7 +34,7 @@ RANDOM_EPISODES = 20
 def main(arguments: list[str]) -> int:
     """Work on the run whose directory is given; then the core, and whether to keep its buffer."""
     directory, core, keep_buffer, parent = Path(arguments[0]), *map(int, arguments[1:4])
-    from frugalrl.training.signals import die_with
+    from frugalrl.training.process import die_with
 
     die_with(parent)
     if core >= 0 and hasattr(os, "sched_setaffinity"):
@@ -190,7 +190,7 @@ def _as_the_paper_evaluates(
     import numpy as np
 
     from frugalrl.training.environments import find_environment
-    from frugalrl.training.evaluation import evaluate
+    from frugalrl.training.evaluation import run_episodes
 
     seeds = evaluation.get("seeds", [])
     if not seeds or agent is None:
@@ -203,7 +203,9 @@ def _as_the_paper_evaluates(
     rewards, costs = [], []
     for seed in seeds:
         agent.rollout_started()  # gSDE: another exploration matrix for every episode
-        found = evaluate(lambda state: agent.act(state[None]).environment[0], environment, [seed])
+        found = run_episodes(
+            lambda state: agent.act(state[None]).environment[0], environment, [seed]
+        )
         assert found is not None
         rewards.append(float(found.rewards[0] - found.last_rewards[0]))
         costs.append(float(found.control_costs[0]))
@@ -221,7 +223,7 @@ def describe_buffer(
     import numpy as np
 
     from frugalrl.bench import contents
-    from frugalrl.training.resolve import resolve
+    from frugalrl.training.config import resolve
 
     held = buffer.transitions()
     observations = np.asarray(held.observations).reshape(len(buffer), -1)
@@ -253,12 +255,12 @@ def describe_buffer(
 def random_reward(config: TrainConfig) -> float:
     """Measure what uniformly random actions earn: the zero of normalised scores."""
     from frugalrl.training.environments import find_environment
-    from frugalrl.training.evaluation import evaluate
+    from frugalrl.training.evaluation import run_episodes
 
     environment = find_environment(config.env, config.environment_arguments()).make()
     environment.action_space.seed(config.seed)
     first = 2_000_000 + config.seed * RANDOM_EPISODES
-    episodes = evaluate(
+    episodes = run_episodes(
         lambda _: environment.action_space.sample(),
         environment,
         range(first, first + RANDOM_EPISODES),

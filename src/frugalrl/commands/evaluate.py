@@ -43,11 +43,10 @@ def main(arguments: list[str]) -> int:
     if options.json is not None and not options.json.parent.is_dir():
         raise ConfigError(f"json={str(options.json)!r}: {options.json.parent} does not exist")
     from frugalrl.files import write_json
-    from frugalrl.training.evaluation import LONGEST, evaluate
-    from frugalrl.training.policies import load_policy
-    from frugalrl.training.report import spread
+    from frugalrl.training.console import spread
+    from frugalrl.training.environments import make_factory
+    from frugalrl.training.evaluation import LONGEST, load_policy, run_episodes
     from frugalrl.training.run_directory import RunDirectory
-    from frugalrl.training.runner import make_factory
 
     directory = RunDirectory(options.run)
     directory.check_is_run()
@@ -63,7 +62,7 @@ def main(arguments: list[str]) -> int:
         policy.seed(options.seed)
         act = lambda observation: policy.predict(observation, deterministic=False)[0]  # noqa: E731
     longest = None if factory.time_limit else LONGEST
-    episodes = evaluate(act, environment, seeds, longest=longest)
+    episodes = run_episodes(act, environment, seeds, longest=longest)
     environment.close()
     assert episodes is not None
     print(
@@ -83,7 +82,7 @@ def main(arguments: list[str]) -> int:
     if options.video is not None:
         film = factory.make(render_mode="rgb_array")
         with _movie(options.video, film) as frame:
-            evaluate(act, film, seeds[: options.video_episodes], frame=frame)
+            run_episodes(act, film, seeds[: options.video_episodes], frame=frame)
         film.close()
         print(f"video: {options.video}")
     return 0

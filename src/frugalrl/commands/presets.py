@@ -21,8 +21,8 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Print the table."""
     options = parse(Options, arguments, "presets", DESCRIPTION)
+    from frugalrl.training.console import concerns
     from frugalrl.training.presets import PRESETS, defaults
-    from frugalrl.training.report import concerns
 
     if options.json:
         named = {f"{name}/{algo}": settings for (name, algo), settings in PRESETS.items()}

@@ -12,7 +12,7 @@ import tyro
 from frugalrl.commands.arguments import parse
 from frugalrl.training.config import Algo, TrainConfig
 from frugalrl.training.errors import ConfigError
-from frugalrl.training.threads import limit_threads
+from frugalrl.training.process import limit_threads
 
 DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
 
@@ -103,8 +103,8 @@ def _with_real_defaults() -> type[Arguments]:
 
 def _defaults_of_open_settings() -> dict[str, str]:
     from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.training.console import concerns
     from frugalrl.training.presets import defaults
-    from frugalrl.training.report import concerns
 
     texts = {field.name: "not set" for field in fields(Arguments) if field.default is None}
     texts["out"] = "runs/ENV-ALGO-ADMISSION-seedSEED"

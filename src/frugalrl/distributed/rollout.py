@@ -14,8 +14,7 @@ from threadpoolctl import threadpool_limits
 from frugalrl.agents.agent import Agent, make_agent
 from frugalrl.distributed.edge import EdgeFilter, Snapshot
 from frugalrl.distributed.fragments import Flags, Floats, Fragment, Steps, pack
-from frugalrl.training.config import TrainConfig
-from frugalrl.training.resolve import agent_settings
+from frugalrl.training.config import TrainConfig, agent_settings
 from frugalrl.training.vector import SyncGroup
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from frugalrl.training import runner
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.evaluation import Episodes
-from frugalrl.training.result import TrainResult
 from frugalrl.training.run_directory import RunDirectory
-from frugalrl.training.session import Session
+from frugalrl.training.session import Session, TrainResult
 
 MEASURES_FILE = "actors.json"
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         TrainingError,
         TrainingInterrupted,
     )
-    from frugalrl.training.policies import evaluate, load_policy
-    from frugalrl.training.result import TrainResult
+    from frugalrl.training.evaluation import evaluate, load_policy
     from frugalrl.training.runner import resume, train
+    from frugalrl.training.session import TrainResult
 
 _HOMES = {
     "Callback": "callbacks",
@@ -30,11 +30,11 @@ _HOMES = {
     "RunDirectoryError": "errors",
     "StorageError": "errors",
     "TrainConfig": "config",
-    "TrainResult": "result",
+    "TrainResult": "session",
     "TrainingError": "errors",
     "TrainingInterrupted": "errors",
-    "evaluate": "policies",
-    "load_policy": "policies",
+    "evaluate": "evaluation",
+    "load_policy": "evaluation",
     "resume": "runner",
     "train": "runner",
 }

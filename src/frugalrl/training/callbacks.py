@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from frugalrl.state_io import save_state
-from frugalrl.training import policies
+from frugalrl.training.evaluation import save_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from frugalrl.agents.policy import Policy
     from frugalrl.training.config import TrainConfig
     from frugalrl.training.evaluation import Episodes
-    from frugalrl.training.metrics import Row
+    from frugalrl.training.records import Row
 
 __all__ = ["Callback", "KeepBest", "RunView", "StopAfter", "StopAtReward"]
 
@@ -77,8 +76,7 @@ class KeepBest(Callback):
         """Write the policy if no evaluation was better."""
         *before, (_, mean) = run.evaluations
         if run.directory is not None and all(mean > other for _, other in before):
-            path = run.directory / "policy-best.safetensors"
-            save_state(path, run.policy_state(), kind=policies.KIND, version=policies.VERSION)
+            save_policy(run.directory / "policy-best.safetensors", run.policy_state())
 
 
 class StopAtReward(Callback):

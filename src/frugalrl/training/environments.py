@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -19,6 +19,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from frugalrl.checks import nearest
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
+
+if TYPE_CHECKING:
+    from frugalrl.training.config import TrainConfig
 
 Environment = gymnasium.Env[Any, Any]
 
@@ -145,6 +148,13 @@ def find_environment(
     if name in gymnasium.registry and not _is_retired(gymnasium.registry[name]):
         return EnvironmentFactory(name, gymnasium.registry[name], *rest)
     raise ConfigError(f"env={env!r} is no environment{_nearest(name)}")
+
+
+def make_factory(config: TrainConfig) -> EnvironmentFactory:
+    """Find what makes a run's environment."""
+    return find_environment(
+        config.env, config.environment_arguments(), config.wrappers, config.max_episode_steps
+    )
 
 
 def environment_text(env: Any) -> str:

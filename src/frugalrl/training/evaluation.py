@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.training.environments import Environment, reset, step, success
+from frugalrl.state_io import load_state, save_state
+from frugalrl.training.environments import (
+    Environment,
+    find_environment,
+    make_factory,
+    reset,
+    step,
+    success,
+)
+from frugalrl.training.errors import ConfigError, RunDirectoryError
+from frugalrl.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from frugalrl.agents.policy import Policy
 
 _ASK_EVERY = 1000
 LONGEST = 10_000
 """Steps of an evaluation episode at most, where the environment has no time limit."""
 
-Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+KIND = "policy"
+VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,8 +83,8 @@ class Episodes:
         }
 
 
-def evaluate(
-    policy: Policy,
+def run_episodes(
+    policy: Callable[[NDArray[np.float32]], NDArray[np.float32]],
     environment: Environment,
     seeds: Sequence[int],
     stop: Callable[[], bool] = lambda: False,
@@ -126,3 +142,87 @@ def evaluate(
         np.array(successes),
         cut,
     )
+
+
+def save_policy(path: Path, state: dict[str, Any]) -> None:
+    """Write the state of a policy to a file, for `load_policy`."""
+    save_state(path, state, kind=KIND, version=VERSION)
+
+
+def load_policy(path: str | os.PathLike[str]) -> Policy:
+    """Load the policy of a run.
+
+    Args:
+        path: a run directory or a policy.safetensors file. Of a run that is not finished, the
+            newest checkpoint's policy is taken.
+
+    Returns:
+        A function from one observation (d,) or several (n, d) to actions, without exploration.
+
+    Raises:
+        RunDirectoryError: there is no policy.
+        StateFileError: the file is damaged.
+    """
+    from frugalrl.agents.policy import Policy
+
+    source = Path(path)
+    file = source if source.is_file() else source / "policy.safetensors"
+    if file.is_file():
+        return Policy.from_state(load_state(file, kind=KIND, version=VERSION))
+    found = None
+    if (source / "checkpoints").is_dir():
+        from frugalrl.training.checkpoint import CheckpointStore
+
+        found = CheckpointStore(source / "checkpoints", keep=1).newest()
+    if found is None:
+        raise RunDirectoryError(
+            f"{str(source)!r} holds no policy: neither policy.safetensors nor a checkpoint"
+        )
+    return Policy.from_state(found.state["policy"])
+
+
+def evaluate(
+    policy: Any,
+    env: Any = None,
+    *,
+    episodes: int = 100,
+    seed: int = 1_000_000,
+    deterministic: bool = True,
+    max_episode_steps: int | None = None,
+) -> Episodes:
+    """Measure how good a policy is: one episode from each of as many seeds.
+
+    Args:
+        policy: a policy, a run directory or a policy file, or any function from one observation
+            to one action.
+        env: as in `TrainConfig`; None: that of the run directory.
+        episodes: how many.
+        seed: of the first; the default gives the episodes of a run's own final evaluation.
+        deterministic: whether to act without SAC's noise.
+        max_episode_steps: cut episodes off after so many steps.
+
+    Raises:
+        ConfigError: a value cannot work.
+        RunDirectoryError: there is no policy.
+    """
+    if episodes < 1:
+        raise ConfigError(f"episodes={episodes} must be at least 1")
+    if isinstance(policy, (str, os.PathLike)):
+        if env is None:
+            directory = RunDirectory(policy)
+            directory.check_is_run()
+            factory = make_factory(directory.read_config()[0])
+        policy = load_policy(policy)
+    elif env is None:
+        raise ConfigError("env is not set: which environment should the policy act in?")
+    if env is not None:
+        factory = find_environment(env, max_episode_steps=max_episode_steps)
+    act = policy if deterministic else lambda o: policy.predict(o, deterministic=False)[0]
+    environment = factory.make()
+    longest = max_episode_steps or (None if factory.time_limit else LONGEST)
+    try:
+        found = run_episodes(act, environment, range(seed, seed + episodes), longest=longest)
+    finally:
+        environment.close()
+    assert found is not None
+    return found

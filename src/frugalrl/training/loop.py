@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from frugalrl.replay.n_step import NStepReturns
 from frugalrl.replay.results import REFUSED
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import BrokenEnvironmentError
-from frugalrl.training.metrics import Row
 from frugalrl.training.normalization import Normalizer
+from frugalrl.training.records import Row
 from frugalrl.training.vector import EnvironmentGroup
 
 if TYPE_CHECKING:
@@ -270,7 +271,6 @@ class TrainingLoop:
 
     def row(self) -> Row:
         """Give the run's numbers now, and begin a new window of episodes."""
-        stats = self.buffer.stats
         episodes, reward, length = self._window
         successes = self._successes
         self._window, self._successes = [0.0, 0.0, 0.0], []
@@ -279,15 +279,10 @@ class TrainingLoop:
         return {
             "env_steps": self.env_steps,
             "train_seconds": round(self.train_seconds, 3),
-            "offered": stats.offered,
-            "stored": stats.stored,
-            "replaced": stats.replaced,
-            "dropped": stats.dropped,
+            **asdict(self.buffer.stats),
             "buffer_bytes": self.buffer.nbytes,
             **{name: losses.get(name) for name in LOSSES[self.config.algo]},
             "buffer_size": len(self.buffer),
-            "evicted": stats.evicted,
-            "rejected_nonfinite": stats.rejected_nonfinite,
             "cells": getattr(self.buffer.admission, "cells", None),
             "filter_bytes": int(self.buffer.admission.nbytes),
             "updates": self.updates,

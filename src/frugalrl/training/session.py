@@ -5,28 +5,107 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from frugalrl.files import appending, write_json
 from frugalrl.state_io import save_state
-from frugalrl.training import checkpoint, policies
 from frugalrl.training.callbacks import Callback, KeepBest, RunView, built_in
-from frugalrl.training.checkpoint import CheckpointStore, fingerprint, likely_cause
+from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore, fingerprint, likely_cause
 from frugalrl.training.config import TrainConfig
+from frugalrl.training.console import Progress, Status, result_lines
 from frugalrl.training.env_state import undisturbed
 from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import StorageError, TrainingInterrupted
-from frugalrl.training.evaluation import LONGEST, Episodes, evaluate
+from frugalrl.training.evaluation import LONGEST, Episodes, run_episodes, save_policy
 from frugalrl.training.loop import TrainingLoop
-from frugalrl.training.memory import peak_memory
-from frugalrl.training.progress import Progress, Status
-from frugalrl.training.recorder import Recorder
-from frugalrl.training.report import result_lines
-from frugalrl.training.result import TrainResult
+from frugalrl.training.process import InterruptGuard, blas_threads, peak_memory
+from frugalrl.training.records import Recorder, Row
 from frugalrl.training.run_directory import Method, RunDirectory
-from frugalrl.training.signals import InterruptGuard
-from frugalrl.training.threads import blas_threads
-from frugalrl.training.vector import EnvironmentGroup, make_group
+from frugalrl.training.vector import AsyncGroup, EnvironmentGroup, SyncGroup
+
+if TYPE_CHECKING:
+    from frugalrl.agents.agent import Agent
+    from frugalrl.agents.policy import Policy
+    from frugalrl.replay.buffer import ReplayBuffer
+
+
+@dataclass(frozen=True, repr=False)
+class TrainResult:
+    """A finished run."""
+
+    config: TrainConfig
+    """As resolved: nothing is left open."""
+    directory: Path | None
+    """Where its files are."""
+    agent: Agent
+    """The learner as it was at the end: networks, optimizers, exploration."""
+    policy: Policy
+    """The trained policy: observation in, action out, in NumPy."""
+    buffer: ReplayBuffer
+    """Everything kept."""
+    final: Episodes | None
+    """The evaluation at the end."""
+    evaluations: list[tuple[int, float]]
+    """(env_steps, mean reward) of the evaluations while training."""
+    metrics: list[Row]
+    """The rows of metrics.csv."""
+    env_steps: int
+    updates: int
+    episodes: int
+    train_seconds: float
+    """Wall time spent stepping and learning."""
+    wall_seconds: float
+    """Wall time of everything, evaluation and files included."""
+    peak_memory_bytes: int
+    """Most memory the process ever held."""
+    fingerprint: str
+    """Digest of agent, buffer, counters and last observations: equal only if every bit is."""
+
+    def __repr__(self) -> str:
+        final = "" if self.final is None else f", final {self.final}"
+        where = "" if self.directory is None else f", {str(self.directory)!r}"
+        return (
+            f"TrainResult({self.config.env_name} {self.config.algo}, {self.env_steps:,} steps"
+            f"{final}, {len(self.buffer):,} of {self.buffer.stats.offered:,} transitions held"
+            f"{where})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what final.json holds."""
+        stats = self.buffer.stats
+        final: dict[str, Any] = {}
+        if self.final is not None:
+            final = {
+                "reward_mean": self.final.mean,
+                "reward_std": self.final.std,
+                "control_cost_mean": float(self.final.control_costs.mean()),
+                **self.final.to_dict(),
+            }
+        return {
+            "env": self.config.env_name,
+            "algo": self.config.algo,
+            "admission": self.buffer.admission.name,
+            "seed": self.config.seed,
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "final": final or None,
+            "evaluations": [list(pair) for pair in self.evaluations],
+            "buffer": {
+                "size": len(self.buffer),
+                "bytes": self.buffer.nbytes,
+                "filter_bytes": int(self.buffer.admission.nbytes),
+                **asdict(stats),
+                "acceptance_rate": stats.acceptance_rate,
+            },
+            "train_seconds": round(self.train_seconds, 3),
+            "wall_seconds": round(self.wall_seconds, 3),
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "fingerprint": self.fingerprint,
+        }
+
 
 # A due checkpoint waits while the last one took more than this share of the time since then.
 _CHECKPOINT_SHARE = 0.05
@@ -127,9 +206,9 @@ class Session:
 
     def _make_group(self) -> EnvironmentGroup:
         config = self.config
-        return make_group(
-            self.factory, config.envs, config.workers, self.method, config.worker_timeout
-        )
+        if config.workers == "async":
+            return AsyncGroup(self.factory, config.envs, self.method, config.worker_timeout)
+        return SyncGroup(self.factory, config.envs, self.method)
 
     def _make_loop(self, group: EnvironmentGroup, agent: Any, buffer: Any) -> TrainingLoop:
         return TrainingLoop(self.config, group, agent, buffer)
@@ -228,7 +307,7 @@ class Session:
             seeds = range(first_seed, first_seed + count)
             policy = self._loop.act_deterministic
             longest = None if self.factory.time_limit else LONGEST
-            episodes = evaluate(
+            episodes = run_episodes(
                 policy, environment, seeds, stop=lambda: self._guard.triggered, longest=longest
             )
             if episodes is not None and episodes.cut and not self._told_of_length:
@@ -344,13 +423,13 @@ class Session:
 
     def _write(self, directory: RunDirectory, result: TrainResult, policy: dict[str, Any]) -> None:
         """Write what stays; final.json comes last, because it says that the run is finished."""
-        save_state(directory.policy, policy, kind=policies.KIND, version=policies.VERSION)
+        save_policy(directory.policy, policy)
         if self.config.save_buffer:
             result.buffer.save(directory.buffer)
             # With the buffer, all that is needed to prolong the run.
             state = self._state()
             del state["loop"]["buffer"]
-            save_state(directory.state, state, kind=checkpoint.KIND, version=checkpoint.VERSION)
+            save_state(directory.state, state, kind=KIND, version=VERSION)
         write_json(directory.final, result.to_dict())
 
     def _status(self) -> Status:

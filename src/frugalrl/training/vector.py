@@ -13,8 +13,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
@@ -25,8 +26,8 @@ from numpy.typing import NDArray
 from frugalrl.training import env_state, environments
 from frugalrl.training.environments import Environment, EnvironmentFactory
 from frugalrl.training.errors import BrokenEnvironmentError
+from frugalrl.training.process import die_with
 from frugalrl.training.run_directory import Method
-from frugalrl.training.signals import die_with
 
 Floats = NDArray[np.float32]
 
@@ -51,33 +52,11 @@ class Step(NamedTuple):
     """1 or 0 for each episode that ended and said whether it was a success (`is_success`)."""
 
 
-class EnvironmentGroup(Protocol):
-    """n copies of one environment, each reset as soon as its episode ends."""
-
-    count: int
-    observation_space: spaces.Box
-    action_space: spaces.Box
-
-    def reset(self, seeds: Sequence[int]) -> Floats:
-        """Begin the first episodes and give their (n, d) observations."""
-
-    def step(self, actions: Floats) -> Step:
-        """Take (n, a) actions."""
-
-    def capture(self) -> list[env_state.State]:
-        """Write every environment's state down."""
-
-    def restore(
-        self, states: list[env_state.State], seeds: Sequence[int]
-    ) -> list[env_state.Restored]:
-        """Put every environment into a captured state, or begin a new episode with its seed."""
-
-    def close(self) -> None:
-        """Release the environments."""
-
-
 class SyncGroup:
-    """Environments stepped one after another in this process."""
+    """n copies of one environment, stepped one after another in this process.
+
+    Each is reset as soon as its episode ends.
+    """
 
     def __init__(self, factory: EnvironmentFactory, count: int, method: Method) -> None:
         self.count = count
@@ -149,7 +128,7 @@ class SyncGroup:
 
 
 class AsyncGroup:
-    """Environments in worker processes, with tracebacks and a time-out.
+    """The same in worker processes, with tracebacks and a time-out.
 
     Args:
         factory: makes the environments, in the workers.
@@ -173,7 +152,10 @@ class AsyncGroup:
         template = factory.make()
         kinds = (template.observation_space, template.action_space)
         template.close()
-        makers = [_WorkerMaker(factory, method, i, stacks / str(i), kinds) for i in range(count)]
+        makers = [
+            partial(_make_worker, os.getpid(), factory, method, i, stacks / str(i), kinds)
+            for i in range(count)
+        ]
         try:
             # Forking a process that runs threads can deadlock, so workers are spawned.
             self._vector = AsyncVectorEnv(
@@ -284,25 +266,12 @@ class AsyncGroup:
         return BrokenEnvironmentError(f"an environment worker died: {'; '.join(ends)}")
 
 
-class _WorkerMaker:
-    """Makes what stands for the environment inside a worker; can be sent to one."""
-
-    def __init__(
-        self,
-        factory: EnvironmentFactory,
-        method: Method,
-        index: int,
-        stack: Path,
-        kinds: tuple[spaces.Space[Any], spaces.Space[Any]],
-    ) -> None:
-        self._arguments = (factory, method, index, stack, kinds)
-        self._parent = os.getpid()
-
-    def __call__(self) -> Environment:
-        if os.getpid() != self._parent:
-            # A worker that hangs hears nothing of its parent's end.
-            die_with(self._parent, signal.SIGKILL)
-        return _Worker(*self._arguments)
+def _make_worker(parent: int, *arguments: Any) -> Environment:
+    """Make what stands for the environment inside a worker."""
+    if os.getpid() != parent:
+        # A worker that hangs hears nothing of its parent's end.
+        die_with(parent, signal.SIGKILL)
+    return _Worker(*arguments)
 
 
 class _Worker(gymnasium.Env[Any, Any]):
@@ -375,17 +344,7 @@ class _Worker(gymnasium.Env[Any, Any]):
             ) from None
 
 
-def make_group(
-    factory: EnvironmentFactory,
-    count: int,
-    workers: str,
-    method: Method,
-    timeout: float,
-) -> EnvironmentGroup:
-    """Make `count` environments, in this process or in workers."""
-    if workers == "async":
-        return AsyncGroup(factory, count, method, timeout)
-    return SyncGroup(factory, count, method)
+EnvironmentGroup = SyncGroup | AsyncGroup
 
 
 def _delete_folders_of_the_dead() -> None:

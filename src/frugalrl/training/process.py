@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks the run to save and stop, the second ends it at once."""
+"""What concerns the whole process: signals, threads, memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -67,3 +68,48 @@ def die_with(parent: int, signum: int = signal.SIGTERM) -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, signum)
     if os.getppid() != parent:
         os._exit(128 + signum)
+
+
+_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def limit_threads(threads: int) -> None:
+    """Limit JAX to so many threads, and BLAS from its beginning if NumPy is not loaded yet.
+
+    What is set in the environment already stays, and after JAX is imported nothing changes: both
+    read their settings once.
+    """
+    if "numpy" not in sys.modules:
+        for name in _BLAS:
+            os.environ.setdefault(name, str(threads))
+    if "jax" in sys.modules:
+        return
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("NPROC", str(threads))
+    flags = os.environ.get("XLA_FLAGS", "")
+    if threads == 1 and "xla_cpu_multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+
+
+@contextlib.contextmanager
+def blas_threads(threads: int) -> Iterator[None]:
+    """Hold NumPy's and SciPy's BLAS to so many threads for a while, whatever was set before."""
+    # Compiled updates call SciPy's BLAS, which has to be loaded to be told.
+    import scipy.linalg.cython_blas  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(threads, user_api="blas"):
+        yield
+
+
+def peak_memory() -> int:
+    """Give the peak of the process's resident memory in bytes."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        import psutil  # type: ignore[import-untyped]
+
+        return int(psutil.Process().memory_info().peak_wset)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts kilobytes, macOS bytes.
+    return peak if sys.platform == "darwin" else peak * 1024
