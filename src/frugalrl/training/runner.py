@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,6 +16,8 @@ from gymnasium.spaces import Box
 
 from frugalrl.agents import make_agent
 from frugalrl.files import read_json, write_json
+from frugalrl.replay.buffer import ReplayBuffer
+from frugalrl.replay.samplers import Prioritized
 from frugalrl.state_io import load_state
 from frugalrl.training import env_state
 from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore
@@ -40,200 +43,13 @@ from frugalrl.training.environments import (
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.process import limit_threads
 from frugalrl.training.records import check_sinks
-from frugalrl.training.run_directory import RunDirectory
-from frugalrl.training.session import TrainResult
+from frugalrl.training.run_directory import Method, RunDirectory
+from frugalrl.training.session import Session, TrainResult
+from frugalrl.training.starting import start_from
 
 if TYPE_CHECKING:
     from frugalrl.admission.protocol import AdmissionFilter
-    from frugalrl.agents.agent import Agent
-    from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.callbacks import Callback
-    from frugalrl.training.session import Session
-
-# The names that datasets have for the same array, the usual one first.
-_NAMES = {
-    "observations": ("observations",),
-    "actions": ("actions",),
-    "rewards": ("rewards",),
-    "next_observations": ("next_observations",),
-    "terminated": ("terminated", "terminations", "terminals"),
-    "truncated": ("truncated", "truncations", "timeouts"),
-}
-
-
-def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> list[str]:
-    """Take over what a configuration says to begin with; gives lines about it for the user.
-
-    Raises:
-        ConfigError: it does not fit.
-        RunDirectoryError: it is not there.
-    """
-    lines = []
-    if config.init_policy is not None:
-        lines.append(f"starting with {start_from_policy(agent, config.init_policy)}")
-    if config.init_buffer is not None:
-        offered = start_from_buffer(buffer, agent, config.init_buffer)
-        lines.append(f"starting with {len(buffer):,} of {offered:,} earlier transitions")
-    return lines
-
-
-def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:
-    """Give an agent the networks of an earlier run; its optimizers begin anew.
-
-    Args:
-        agent: fresh.
-        path: a run directory, of which actor and critics are taken, or a policy file, which has
-            the actor alone.
-
-    Returns:
-        What was taken, in words.
-
-    Raises:
-        ConfigError: the networks have other sizes.
-        RunDirectoryError: there is no policy.
-    """
-    from frugalrl.training.evaluation import load_policy
-
-    state = agent.state_dict()
-    learner = state["learner"]
-    saved = _saved_learner(Path(path))
-    if saved is None:
-        saved, what = {"actor": load_policy(path).parameters}, "the actor"
-    else:
-        saved, what = {name: saved[name] for name in saved if name in _NETWORKS}, "all networks"
-    if "actor_target" in learner:
-        saved.setdefault("actor_target", saved["actor"])
-    for name, values in saved.items():
-        if name not in learner or np.shape(values) != np.shape(learner[name]):
-            mine = np.shape(learner[name]) if name in learner else "none"
-            raise ConfigError(
-                f"init_policy={str(path)!r} does not fit: its {name} has {np.shape(values)} "
-                f"parameters, this run's {mine}; use the same algo, net_arch and environment"
-            )
-        learner[name] = np.array(values, np.float32)
-    agent.load_state_dict(state)
-    return f"{what} of {path}"
-
-
-_NETWORKS = ("actor", "actor_target", "critics", "targets", "ent_coef")
-
-
-def _saved_learner(path: Path) -> dict[str, Any] | None:
-    """Read the networks of a run; None for a policy file."""
-    if not path.is_dir():
-        return None
-    state: dict[str, Any] | None = None
-    if (path / "state.safetensors").is_file():
-        state = load_state(path / "state.safetensors", kind=KIND, version=VERSION)
-    elif (path / "checkpoints").is_dir():
-        found = CheckpointStore(path / "checkpoints", keep=1).newest()
-        state = None if found is None else found.state
-    return None if state is None else dict(state["loop"]["agent"]["learner"])
-
-
-def start_from_buffer(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
-    """Offer earlier transitions to a run's buffer, in their order, before its first step.
-
-    Args:
-        buffer: the run's; its filter decides on each.
-        agent: knows how the environment's actions are scaled.
-        source: a run directory, a saved buffer, an `.npz` file, or a mapping of arrays in the
-            manner of D4RL or Minari: observations, actions, rewards, terminals, timeouts, and
-            next_observations, which otherwise follow from the order of the rows.
-
-    Returns:
-        How many transitions were offered.
-
-    Raises:
-        ConfigError: an array is missing or has another length or shape.
-    """
-    from frugalrl.agents.policy import ActionScale
-    from frugalrl.replay.buffer import ReplayBuffer
-
-    if isinstance(source, (str, os.PathLike)) and not str(source).endswith(".npz"):
-        path = Path(source)
-        file = path / "buffer.safetensors" if path.is_dir() else path
-        if not file.is_file():
-            raise RunDirectoryError(f"init_buffer={str(source)!r}: there is no {file.name}")
-        held = ReplayBuffer.load(file).transitions()
-        arrays = {name: np.asarray(getattr(held, name)) for name in _NAMES}
-    else:
-        arrays = _read_arrays(source)
-        bounds = agent.policy_state()
-        arrays["actions"] = ActionScale(bounds["low"], bounds["high"]).to_unit(arrays["actions"])
-    rows = len(arrays["rewards"])
-    for name, space in (
-        ("observations", buffer.observation_space),
-        ("next_observations", buffer.observation_space),
-        ("actions", buffer.action_space),
-    ):
-        if arrays[name].shape != (rows, *space.shape):
-            raise ConfigError(
-                f"init_buffer: {name} has shape {arrays[name].shape}, not {(rows, *space.shape)}"
-            )
-    for row in range(rows):
-        buffer.add(*(arrays[name][row : row + 1] for name in _NAMES))
-    return rows
-
-
-def _read_arrays(source: Any) -> dict[str, Any]:
-    """Read the arrays of a dataset under our names for them."""
-    if isinstance(source, (str, os.PathLike)):
-        try:
-            with np.load(source, allow_pickle=False) as file:
-                source = {name: file[name] for name in file.files}
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"init_buffer={str(source)!r} cannot be read: {error}") from error
-    if not isinstance(source, Mapping):
-        raise ConfigError(f"init_buffer={source!r} is neither a path nor a mapping of arrays")
-    arrays: dict[str, Any] = {}
-    for name, known in _NAMES.items():
-        for other in known:
-            if other in source:
-                arrays[name] = np.asarray(source[other])
-    for name in ("observations", "actions", "rewards", "terminated"):
-        if name not in arrays:
-            raise ConfigError(
-                f"init_buffer has no {' or '.join(_NAMES[name])}; it has {sorted(source)}"
-            )
-    arrays.setdefault("truncated", np.zeros(len(arrays["rewards"]), bool))
-    rows, last_too = len(arrays["rewards"]), "next_observations" not in arrays
-    for name, values in arrays.items():
-        if len(values) != rows + (last_too and name == "observations" and len(values) > rows):
-            raise ConfigError(f"init_buffer: {name} has {len(values)} rows, rewards {rows}")
-    if last_too:
-        arrays = _with_next_observations(arrays)
-    kinds = {"terminated": bool, "truncated": bool}
-    return {name: values.astype(kinds.get(name, np.float32)) for name, values in arrays.items()}
-
-
-def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Take each row's next observation from the row after it; an episode's last row is left out.
-
-    Where an episode ended by itself, what follows does not matter, so that row stays.
-    """
-    observations, rows = arrays["observations"], len(arrays["rewards"])
-    if len(observations) == rows + 1:
-        return {**arrays, "observations": observations[:-1], "next_observations": observations[1:]}
-    following = np.concatenate([observations[1:], observations[-1:]])
-    terminated = arrays["terminated"].astype(bool)
-    following[terminated] = observations[terminated]
-    keep = ~arrays["truncated"].astype(bool) | terminated
-    keep[-1] = bool(terminated[-1])
-    full = {**arrays, "next_observations": following}
-    return {name: values[keep] for name, values in full.items()}
-
-
-def check_sources(init_policy: Any, init_buffer: Any) -> None:
-    """Refuse what is not there before anything is created.
-
-    Raises:
-        ConfigError: naming the argument.
-    """
-    for name, source in (("init_policy", init_policy), ("init_buffer", init_buffer)):
-        if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
-            raise ConfigError(f"{name}={str(source)!r} does not exist")
-
 
 Say = Callable[[str], None]
 
@@ -251,8 +67,6 @@ class Place:
 
     def session(self, *arguments: Any) -> Session:
         """Make the session, with `Session`'s arguments."""
-        from frugalrl.training.session import Session
-
         return Session(*arguments)
 
     def check(self, content: Mapping[str, Any]) -> None:
@@ -314,7 +128,6 @@ def train(
     config = resolved.config
     limit_threads(config.threads)
     check_sinks(wandb=config.wandb)
-    check_sources(config.init_policy, config.init_buffer)
     spaces = find_spaces(factory)
     seeds = Seeds.draw(config.seed, config.envs)
     directory = None if config.out is None else RunDirectory(config.out)
@@ -327,21 +140,17 @@ def train(
     begun_with = start_from(config, agent, buffer)
     resolved = _with_filter(resolved, buffer.admission)
     config = resolved.config
-    if directory is None:
-        session = place.session(config, factory, "fresh", None, progress, say)
-        session.callbacks += callbacks
-        for line in begun_with:
-            session.say(line)
-        return session.run(agent, buffer, seeds.environments)
-    method = env_state.choose_method(factory)
-    if method == "fresh":
+    method: Method = "fresh" if directory is None else env_state.choose_method(factory)
+    if directory is not None and method == "fresh":
         resolved.notes.append(_FRESH)
-    with directory:
-        about = {"origins": resolved.origins, "environment_state": method, "notes": resolved.notes}
-        directory.create(config, {**about, **place.about})
+    with directory or contextlib.nullcontext():
+        if directory is not None:
+            about = {"origins": resolved.origins, "notes": resolved.notes, **place.about}
+            directory.create(config, {"environment_state": method, **about})
+            begun_with = [*configuration_lines(resolved), *begun_with]
         session = place.session(config, factory, method, directory, progress, say)
         session.callbacks += callbacks
-        for line in (*configuration_lines(resolved), *begun_with):
+        for line in begun_with:
             session.say(line)
         return session.run(agent, buffer, seeds.environments)
 
@@ -473,8 +282,6 @@ def reopen(directory: RunDirectory) -> None:
                 "with --no-save-buffer?)"
             )
     state = load_state(directory.state, kind=KIND, version=VERSION)
-    from frugalrl.replay.buffer import ReplayBuffer
-
     state["loop"]["buffer"] = ReplayBuffer.load(directory.buffer).state_dict()
     store = CheckpointStore(directory.checkpoints, keep=1)
     store.folder.mkdir(exist_ok=True)
@@ -533,9 +340,6 @@ def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> R
     Raises:
         ConfigError: one of its arguments cannot work.
     """
-    from frugalrl.replay.buffer import ReplayBuffer
-    from frugalrl.replay.samplers import Prioritized
-
     assert config.steps is not None
     sampler: Any = config.sampler
     if sampler == "prioritized":

@@ -1,0 +1,192 @@
+"""Starting from what is there already: a policy, a buffer, somebody's data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from frugalrl.agents.policy import ActionScale
+from frugalrl.replay.buffer import ReplayBuffer
+from frugalrl.state_io import load_state
+from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore
+from frugalrl.training.errors import ConfigError, RunDirectoryError
+from frugalrl.training.evaluation import load_policy
+
+if TYPE_CHECKING:
+    from frugalrl.agents.agent import Agent
+    from frugalrl.training.config import TrainConfig
+
+_NETWORKS = ("actor", "actor_target", "critics", "targets", "ent_coef")
+
+# The names that datasets have for the same array, the usual one first.
+_NAMES = {
+    "observations": ("observations",),
+    "actions": ("actions",),
+    "rewards": ("rewards",),
+    "next_observations": ("next_observations",),
+    "terminated": ("terminated", "terminations", "terminals"),
+    "truncated": ("truncated", "truncations", "timeouts"),
+}
+
+
+def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> list[str]:
+    """Take over what a configuration says to begin with; gives lines about it for the user.
+
+    Raises:
+        ConfigError: it does not fit.
+        RunDirectoryError: it is not there.
+    """
+    for name in ("init_policy", "init_buffer"):
+        source = getattr(config, name)
+        if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
+            raise ConfigError(f"{name}={str(source)!r} does not exist")
+    lines = []
+    if config.init_policy is not None:
+        lines.append(f"starting with {start_from_policy(agent, config.init_policy)}")
+    if config.init_buffer is not None:
+        offered = start_from_buffer(buffer, agent, config.init_buffer)
+        lines.append(f"starting with {len(buffer):,} of {offered:,} earlier transitions")
+    return lines
+
+
+def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:
+    """Give an agent the networks of an earlier run; its optimizers begin anew.
+
+    Args:
+        agent: fresh.
+        path: a run directory, of which actor and critics are taken, or a policy file, which has
+            the actor alone.
+
+    Returns:
+        What was taken, in words.
+
+    Raises:
+        ConfigError: the networks have other sizes.
+        RunDirectoryError: there is no policy.
+    """
+    state = agent.state_dict()
+    learner = state["learner"]
+    saved = _saved_learner(Path(path))
+    if saved is None:
+        saved, what = {"actor": load_policy(path).parameters}, "the actor"
+    else:
+        saved, what = {name: saved[name] for name in saved if name in _NETWORKS}, "all networks"
+    if "actor_target" in learner:
+        saved.setdefault("actor_target", saved["actor"])
+    for name, values in saved.items():
+        if name not in learner or np.shape(values) != np.shape(learner[name]):
+            mine = np.shape(learner[name]) if name in learner else "none"
+            raise ConfigError(
+                f"init_policy={str(path)!r} does not fit: its {name} has {np.shape(values)} "
+                f"parameters, this run's {mine}; use the same algo, net_arch and environment"
+            )
+        learner[name] = np.array(values, np.float32)
+    agent.load_state_dict(state)
+    return f"{what} of {path}"
+
+
+def _saved_learner(path: Path) -> dict[str, Any] | None:
+    """Read the networks of a run; None for a policy file."""
+    if not path.is_dir():
+        return None
+    state: dict[str, Any] | None = None
+    if (path / "state.safetensors").is_file():
+        state = load_state(path / "state.safetensors", kind=KIND, version=VERSION)
+    elif (path / "checkpoints").is_dir():
+        found = CheckpointStore(path / "checkpoints", keep=1).newest()
+        state = None if found is None else found.state
+    return None if state is None else dict(state["loop"]["agent"]["learner"])
+
+
+def start_from_buffer(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
+    """Offer earlier transitions to a run's buffer, in their order, before its first step.
+
+    Args:
+        buffer: the run's; its filter decides on each.
+        agent: knows how the environment's actions are scaled.
+        source: a run directory, a saved buffer, an `.npz` file, or a mapping of arrays in the
+            manner of D4RL or Minari: observations, actions, rewards, terminals, timeouts, and
+            next_observations, which otherwise follow from the order of the rows.
+
+    Returns:
+        How many transitions were offered.
+
+    Raises:
+        ConfigError: an array is missing or has another length or shape.
+    """
+    if isinstance(source, (str, os.PathLike)) and not str(source).endswith(".npz"):
+        path = Path(source)
+        file = path / "buffer.safetensors" if path.is_dir() else path
+        if not file.is_file():
+            raise RunDirectoryError(f"init_buffer={str(source)!r}: there is no {file.name}")
+        held = ReplayBuffer.load(file).transitions()
+        arrays = {name: np.asarray(getattr(held, name)) for name in _NAMES}
+    else:
+        arrays = _read_arrays(source)
+        bounds = agent.policy_state()
+        arrays["actions"] = ActionScale(bounds["low"], bounds["high"]).to_unit(arrays["actions"])
+    rows = len(arrays["rewards"])
+    for name, space in (
+        ("observations", buffer.observation_space),
+        ("next_observations", buffer.observation_space),
+        ("actions", buffer.action_space),
+    ):
+        if arrays[name].shape != (rows, *space.shape):
+            raise ConfigError(
+                f"init_buffer: {name} has shape {arrays[name].shape}, not {(rows, *space.shape)}"
+            )
+    for row in range(rows):
+        buffer.add(*(arrays[name][row : row + 1] for name in _NAMES))
+    return rows
+
+
+def _read_arrays(source: Any) -> dict[str, Any]:
+    """Read the arrays of a dataset under our names for them."""
+    if isinstance(source, (str, os.PathLike)):
+        try:
+            with np.load(source, allow_pickle=False) as file:
+                source = {name: file[name] for name in file.files}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"init_buffer={str(source)!r} cannot be read: {error}") from error
+    if not isinstance(source, Mapping):
+        raise ConfigError(f"init_buffer={source!r} is neither a path nor a mapping of arrays")
+    arrays: dict[str, Any] = {}
+    for name, known in _NAMES.items():
+        for other in known:
+            if other in source:
+                arrays[name] = np.asarray(source[other])
+    for name in ("observations", "actions", "rewards", "terminated"):
+        if name not in arrays:
+            raise ConfigError(
+                f"init_buffer has no {' or '.join(_NAMES[name])}; it has {sorted(source)}"
+            )
+    arrays.setdefault("truncated", np.zeros(len(arrays["rewards"]), bool))
+    rows, last_too = len(arrays["rewards"]), "next_observations" not in arrays
+    for name, values in arrays.items():
+        if len(values) != rows + (last_too and name == "observations" and len(values) > rows):
+            raise ConfigError(f"init_buffer: {name} has {len(values)} rows, rewards {rows}")
+    if last_too:
+        arrays = _with_next_observations(arrays)
+    kinds = {"terminated": bool, "truncated": bool}
+    return {name: values.astype(kinds.get(name, np.float32)) for name, values in arrays.items()}
+
+
+def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Take each row's next observation from the row after it; an episode's last row is left out.
+
+    Where an episode ended by itself, what follows does not matter, so that row stays.
+    """
+    observations, rows = arrays["observations"], len(arrays["rewards"])
+    if len(observations) == rows + 1:
+        return {**arrays, "observations": observations[:-1], "next_observations": observations[1:]}
+    following = np.concatenate([observations[1:], observations[-1:]])
+    terminated = arrays["terminated"].astype(bool)
+    following[terminated] = observations[terminated]
+    keep = ~arrays["truncated"].astype(bool) | terminated
+    keep[-1] = bool(terminated[-1])
+    full = {**arrays, "next_observations": following}
+    return {name: values[keep] for name, values in full.items()}
