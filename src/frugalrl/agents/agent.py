@@ -102,7 +102,7 @@ class UpdateResult:
 
 
 class Agent:
-    """SAC, TD3 or DDPG. Use ``make_agent`` to build one.
+    """SAC, TD3 or DDPG; ``make_agent`` is another name for it.
 
     The replay buffer holds actions within [-1, 1] (``Actions.buffer``), never the environment's.
 
@@ -360,12 +360,4 @@ def _set_rng_state(rng: np.random.Generator, state: dict[str, Any]) -> None:
     }
 
 
-def make_agent(
-    settings: AgentSettings,
-    observation_space: gymnasium.spaces.Box,
-    action_space: gymnasium.spaces.Box,
-    seed: int,
-    environments: int = 1,
-) -> Agent:
-    """Build the agent that the settings describe."""
-    return Agent(settings, observation_space, action_space, seed, environments)
+make_agent = Agent

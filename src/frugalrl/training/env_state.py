@@ -233,8 +233,6 @@ def _type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-State = dict[str, Any]
-
 _TRIAL_SECONDS = 30.0
 
 

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from frugalrl.agents.settings import LOSSES
 from frugalrl.files import appending, replacing, write_text_atomically
@@ -75,16 +75,6 @@ def tagged(row: Row) -> dict[str, float]:
     if steps and seconds:
         values["time/fps"] = steps / seconds
     return values
-
-
-class Sink(Protocol):
-    """Takes rows of metrics."""
-
-    def write(self, row: Row) -> None:
-        """Take one row."""
-
-    def close(self) -> None:
-        """Write what is still waiting."""
 
 
 class CsvFile:
@@ -291,7 +281,7 @@ class Recorder:
         self.rows: list[Row] = []
         self.problems: list[str] = []
         self._names = columns(config.algo)
-        self._sinks: list[Sink] = []
+        self._sinks: list[TensorBoard | WeightsAndBiases] = []
         self._files: dict[str, CsvFile] = {}
         if directory is None:
             return

@@ -230,7 +230,9 @@ def resume(
         for warning in found.warnings:
             session.say(f"warning: skipped a checkpoint that cannot be read: {warning}")
         session.say(f"resuming from {found.path.name}")
-        return session.resume(agent, found.state, type(config.admission) if admission else None)
+        custom = type(config.admission) if admission else None
+        buffer = ReplayBuffer.from_state_dict(found.state["loop"]["buffer"], custom)
+        return session.run(agent, buffer, [], found.state)
 
 
 # Settings that may differ from those a run was begun with: they leave no trace in training.

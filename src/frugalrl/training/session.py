@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from frugalrl.agents.policy import Policy
 from frugalrl.files import appending, write_json
 from frugalrl.state_io import save_state
 from frugalrl.training.callbacks import Callback, KeepBest, RunView, built_in
@@ -27,7 +28,6 @@ from frugalrl.training.vector import AsyncGroup, EnvironmentGroup, SyncGroup
 
 if TYPE_CHECKING:
     from frugalrl.agents.agent import Agent
-    from frugalrl.agents.policy import Policy
     from frugalrl.replay.buffer import ReplayBuffer
 
 
@@ -164,26 +164,17 @@ class Session:
         if self.directory is not None:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S")
             # A full disk is told of by what a run cannot do without.
-            with (
-                contextlib.suppress(OSError),
-                appending(self.directory.log) as file,
-            ):
+            with contextlib.suppress(OSError), appending(self.directory.log) as file:
                 file.write(f"{stamp} {line}\n")
 
-    def run(self, agent: Any, buffer: Any, seeds: list[int]) -> TrainResult:
-        """Begin the run, with a seed for each environment."""
-        return self._run(agent, buffer, seeds, None)
-
-    def resume(self, agent: Any, state: dict[str, Any], admission: type | None) -> TrainResult:
-        """Go on from a checkpoint."""
-        from frugalrl.replay.buffer import ReplayBuffer
-
-        buffer = ReplayBuffer.from_state_dict(state["loop"]["buffer"], admission)
-        return self._run(agent, buffer, [], state)
-
-    def _run(
-        self, agent: Any, buffer: Any, seeds: list[int], state: dict[str, Any] | None
+    def run(
+        self,
+        agent: Agent,
+        buffer: ReplayBuffer,
+        seeds: list[int],
+        state: dict[str, Any] | None = None,
     ) -> TrainResult:
+        """Begin the run, with a seed for each environment, or go on from a checkpoint's state."""
         config = self.config
         with blas_threads(config.threads), self._guard, self._progress:
             group = self._make_group()
@@ -240,7 +231,8 @@ class Session:
             self.say(f"ending at step {loop.env_steps:,}: {self._view.stop_reason}")
         if not self._guard.triggered:
             self._save()
-            final = self._final_evaluation()
+            count = self.config.final_episodes
+            final = self._evaluate(self.config.final_seed, count) if count else None
             if not self._guard.triggered:
                 return self._finish(final)
         self._save()
@@ -266,13 +258,9 @@ class Session:
         """Whether a multiple of `every` was reached since a step."""
         return bool(every) and self._loop.env_steps // every > since // every  # type: ignore[operator]
 
+    @undisturbed()
     def _duties(self) -> None:
-        """Do what is due between two rounds, without a trace in training."""
-        with undisturbed():
-            self._do_duties()
-
-    def _do_duties(self) -> None:
-        """Evaluate, record metrics, write a checkpoint."""
+        """Evaluate, record metrics, write a checkpoint: what is due between two rounds."""
         config, loop = self.config, self._loop
         episodes = None
         if self._crossed(self._evaluated_at, config.eval_every):
@@ -320,10 +308,6 @@ class Session:
             return episodes
         finally:
             environment.close()
-
-    def _final_evaluation(self) -> Episodes | None:
-        count = self.config.final_episodes
-        return self._evaluate(self.config.final_seed, count) if count else None
 
     def _save_is_cheap(self) -> bool:
         since = time.perf_counter() - self._save_time
@@ -388,8 +372,6 @@ class Session:
         self._saved_at = loop.env_steps
 
     def _finish(self, final: Episodes | None) -> TrainResult:
-        from frugalrl.agents.policy import Policy
-
         loop = self._loop
         # Without the environments, whose state is written down in several ways (what they did is
         # in the buffer and in the last observations), and without what only logging depends on.
