@@ -12,7 +12,7 @@ from agent_cases import CASES, A, D, learner_state, make, make_batch
 
 from frugalrl.agents.fused.critics import select_by_error
 from frugalrl.agents.fused.networks import adam, adam_scales, polyak
-from frugalrl.agents.jax.networks import select_by_error as select_by_error_jax
+from frugalrl.agents.jax.critics import select_by_error as select_by_error_jax
 
 ONE = np.random.default_rng(8).normal(size=(1, D)).astype(np.float32)
 

@@ -1,75 +1,15 @@
-"""Soft actor-critic: its squashed policies, its losses, and one update as a pure function."""
+"""Soft actor-critic: its losses, and one update as a pure function."""
 
 from __future__ import annotations
-
-import math
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.networks import adam, critic_batches, critic_loss, forward, q_values
-from frugalrl.agents.state import (
-    EPSILON,
-    LOG_STD_MAX,
-    LOG_STD_MIN,
-    SDE_MEAN_BOUND,
-    Inputs,
-    SacState,
-    Spec,
-)
-
-HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
-
-def squash(unbounded: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return tanh of actions (n, a), and its log-determinant (n,)."""
-    actions = jnp.tanh(unbounded)
-    # 1 - actions**2 would round away what is left of it where actions saturate
-    return actions, jnp.log((1 - actions) * (1 + actions) + EPSILON).sum(-1)
-
-
-def sample_gaussian(head: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Draw squashed Gaussian actions.
-
-    Args:
-        head: Means and log standard deviations side by side (n, 2a).
-        noise: Standard normal draws (n, a).
-
-    Returns:
-        The actions (n, a) and their log-probabilities (n,).
-    """
-    mean, log_std = jnp.split(head, 2, axis=-1)
-    log_std = jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
-    actions, log_determinant = squash(mean + jnp.exp(log_std) * noise)
-    # (x - mean) / std is the noise itself, whatever mean and std are
-    log_density = (-0.5 * noise**2 - log_std - HALF_LOG_TWO_PI).sum(-1)
-    return actions, log_density - log_determinant
-
-
-def sample_sde(
-    mean: jax.Array, latent: jax.Array, log_std: jax.Array, noise: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Draw squashed actions with one exploration matrix for the whole batch (gSDE).
-
-    Gradients reach the latent features too, as they do in Stable-Baselines3's SAC.
-
-    Args:
-        mean: Means before squashing (n, a).
-        latent: Last hidden layer (n, h).
-        log_std: Log standard deviations of the exploration matrix (h, a).
-        noise: Standard normal draws (h, a).
-
-    Returns:
-        The actions (n, a) and their log-probabilities (n,).
-    """
-    mean = jnp.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND)
-    std = jnp.exp(log_std)
-    deviation = latent @ (std * noise)  # (n, a)
-    variance = latent**2 @ std**2 + EPSILON  # (n, a)
-    actions, log_determinant = squash(mean + deviation)
-    log_density = -0.5 * (deviation**2 / variance + jnp.log(variance)) - HALF_LOG_TWO_PI
-    return actions, log_density.sum(-1) - log_determinant
+from frugalrl.agents.jax.critics import critic_batches, critic_loss, q_values
+from frugalrl.agents.jax.networks import adam, forward
+from frugalrl.agents.jax.policies import sample_gaussian, sample_sde
+from frugalrl.agents.state import Inputs, SacState, Spec
 
 
 def sample_actions(

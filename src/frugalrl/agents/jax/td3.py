@@ -6,14 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.networks import (
-    adam,
-    critic_batches,
-    critic_loss,
-    forward,
-    q_values,
-    split_critics,
-)
+from frugalrl.agents.jax.critics import critic_batches, critic_loss, q_values
+from frugalrl.agents.jax.networks import adam, forward, split_critics
 from frugalrl.agents.state import Inputs, Spec, Td3State
 
 
