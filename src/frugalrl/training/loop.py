@@ -145,7 +145,7 @@ class TrainingLoop:
                 if over or self.finished:
                     self._round_begun = None
                     if self.env_steps > self._learning_starts:
-                        self._learn(taken)
+                        self._update(self._pieces(self._updates_after(taken)))
 
     @contextlib.contextmanager
     def _training(self) -> Iterator[None]:
@@ -226,10 +226,6 @@ class TrainingLoop:
                 f"{self.config.env_name} gave NaN or infinity in {refused} of {self.env_steps} "
                 f"steps, the last at step {self.env_steps}: more than 1 % is too much to learn from"
             )
-
-    def _learn(self, taken: int) -> None:
-        """Do the updates of a round of so many steps."""
-        self._update(self._pieces(self._updates_after(taken)))
 
     def _update(self, pieces: list[int]) -> None:
         """Do so many updates in one call, so many in the next, and so on."""

@@ -55,7 +55,7 @@ class TrainResult:
     updates: int
     episodes: int
     train_seconds: float
-    """Wall time spent stepping and learning."""
+    """Wall time spent stepping and learning, without compilation."""
     wall_seconds: float
     """Wall time of everything, evaluation and files included."""
     peak_memory_bytes: int
