@@ -71,7 +71,7 @@ class RunDirectory:
                 return
         except UnicodeEncodeError:
             pass
-        raise RunDirectoryError(f"out={str(self.path)!r} is no name in UTF-8; choose another")
+        raise RunDirectoryError(f"the directory {str(self.path)!r} has no name in UTF-8; rename it")
 
     def _check_unused(self) -> None:
         if self.config.is_file():
