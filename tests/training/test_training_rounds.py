@@ -108,10 +108,10 @@ def test_updates_follow_episodes_as_in_stable_baselines(tiny, monkeypatch):
         theirs.append((model.num_timesteps, gradient_steps)) or learn(gradient_steps, batch_size)
     )
     model.learn(100)
-    updates = TrainingLoop._learn
+    updates = TrainingLoop._updates_after
     monkeypatch.setattr(
         TrainingLoop,
-        "_learn",
+        "_updates_after",
         lambda self, taken: ours.append((self.env_steps, taken)) or updates(self, taken),
     )
     where = {"env": "Pendulum-v1", "preset": "none", "max_episode_steps": 25}

@@ -7,7 +7,7 @@ import pytest
 
 from frugalrl.training import BrokenEnvironmentError, train
 from frugalrl.training.environments import find_environment
-from frugalrl.training.vector import AsyncGroup, SyncGroup, make_group
+from frugalrl.training.vector import AsyncGroup, SyncGroup
 
 
 def test_the_last_observation_is_the_true_one_not_the_resets():
@@ -48,7 +48,7 @@ def test_workers_give_the_same_bits_as_this_process(tiny, tmp_path):
 
 def test_workers_states_are_captured_and_restored():
     factory = find_environment("FrugalOpaque-v0")
-    group = make_group(factory, 2, "async", "replay", 30.0)
+    group = AsyncGroup(factory, 2, "replay", 30.0)
     copy = SyncGroup(factory, 2, "replay")
     try:
         group.reset([1, 2])

@@ -223,6 +223,7 @@ def resume(
         agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
+            directory.checkpoints.mkdir(exist_ok=True)
             buffer = make_buffer(config, spaces, seeds)
             for line in start_from(config, agent, buffer):
                 session.say(line)
