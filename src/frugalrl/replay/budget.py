@@ -50,7 +50,7 @@ class ByteBudget:
         self._admission = admission
         self._sampler = sampler
         self._nbytes = nbytes
-        self._evict_one = evict
+        self._evict = evict
         fewest = min(_FEWEST, storage.capacity)
         needed = limit - self._spare() + sampler.nbytes_for(fewest)
         needed += fewest * (storage.slot_bytes + 2 * storage.state_bytes)
@@ -68,16 +68,18 @@ class ByteBudget:
         """See to it that one more transition, with two states of its own, can be written."""
         storage = self._storage
         while True:
-            if len(storage) >= storage.capacity:
-                self._evict_one()
-            elif storage.free_slots < 1:
-                if not (self._grow_slots() or self._trade_states()):
-                    self._evict()
-            elif storage.free_states < 2:
-                if not self._grow_states():
-                    self._evict()
-            else:
-                return
+            if len(storage) < storage.capacity:
+                if storage.free_slots and storage.free_states >= 2:
+                    return
+                if storage.free_slots:
+                    has_grown = self._grow_states()
+                else:
+                    has_grown = self._grow_slots() or self._trade_states()
+                if has_grown:
+                    continue
+                if not len(storage):
+                    raise self._too_small()
+            self._evict()
 
     def settle(self) -> None:
         """Give back bytes if the filter has grown into those of the storage.
@@ -90,7 +92,7 @@ class ByteBudget:
             if storage.free_states * storage.state_bytes >= excess:
                 storage.resize_states(len(storage.states) - -(-excess // storage.state_bytes))
             elif len(storage):
-                self._evict_one()
+                self._evict()
             else:
                 storage.trim()
                 self._sampler.resize(len(storage.slots))
@@ -103,19 +105,13 @@ class ByteBudget:
             f"{self._admission.nbytes} bytes"
         )
 
-    def _evict(self) -> None:
-        """Remove a transition, unless there is none to remove."""
-        if not len(self._storage):
-            raise self._too_small()
-        self._evict_one()
-
     def _grow_slots(self) -> bool:
         """Allocate more slots if any fit."""
         storage, sampler = self._storage, self._sampler
         rows = len(storage.slots)
         spare = self._spare() + sampler.nbytes
         step = grown(rows) - rows
-        # Not by a handful when there are many: the sampler's tree is built anew each time.
+        # Not by a handful when there are many: the sampler's sums are computed anew each time.
         while step > rows >> 10:
             wanted = min(rows + step, storage.capacity)
             cost = (wanted - rows) * storage.slot_bytes + sampler.nbytes_for(wanted)
