@@ -20,7 +20,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from safetensors.numpy import load_file, save_file
 
-from frugalrl import AdmitAll, FrugalFilter, RandomAdmit, ReplayBuffer, StateFileError
+from frugalrl import AdmitAll, DiverseFilter, FrugalFilter, RandomAdmit, ReplayBuffer, StateFileError
 from frugalrl.state_io import _checksum
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "replay"))
@@ -33,6 +33,7 @@ FILTERS: dict[str, Any] = {
     "replace": lambda: FrugalFilter(warmup_steps=25, bins=3),
     "discard": lambda: FrugalFilter(warmup_steps=25, bins=3, on_equivalent="discard"),
     "filter": lambda: FrugalFilter(warmup_steps=25, bins=3, warmup="filter"),
+    "diverse": lambda: DiverseFilter(first_steps=12, run_length=4, tries=3),
     "fine": lambda: FrugalFilter(warmup_steps=25, bins=50, kernel="gaussian"),
 }
 SAMPLERS = ("uniform", "prioritized", "large_batch")
@@ -107,7 +108,7 @@ def test_a_copy_goes_on_as_the_original(admission: str) -> None:
         assert same(use(buffer, stream, 15), use(copy.copy(other), its_stream, 15))
         assert same(before, other.state_dict()), "a copy of the copy has changed it"
         assert same(use(other, Stream(), 0), [])
-    assert len(COMBINATIONS) == 288
+    assert len(COMBINATIONS) == 336
 
 
 def _add_in_child(buffer: ReplayBuffer, stream: Stream) -> tuple[list[Any], dict[str, Any]]:
@@ -189,7 +190,7 @@ def check_agreement(buffer: ReplayBuffer) -> None:
     stats = buffer.stats
     assert stats.stored - stats.evicted == len(buffer)
     check_storage(buffer._storage)
-    if isinstance(buffer.admission, FrugalFilter):
+    if isinstance(buffer.admission, FrugalFilter | DiverseFilter):
         assert np.array_equal(buffer.admission.slots_held(), buffer.slots())
     again = ReplayBuffer.from_state_dict(buffer.state_dict())
     assert same(again.state_dict(), buffer.state_dict())
@@ -202,6 +203,7 @@ INTERRUPTED = [
     ("replace", {}),
     ("replace", {"sampler": "prioritized"}),
     ("discard", {"dtype": "float16"}),
+    ("diverse", {}),
     ("filter", {}),
     ("filter", {"sampler": "prioritized", "capacity": 17}),
     ("replace", {"capacity": None, "capacity_bytes": 6_000, "sampler": "prioritized"}),
@@ -211,7 +213,7 @@ INTERRUPTED = [
 
 @pytest.mark.parametrize("number", range(len(INTERRUPTED)))
 def test_an_interrupted_add_has_happened_or_not(number: int) -> None:
-    """50 interrupts each, 500 in all, at bytecodes drawn at random from a whole `add`."""
+    """50 interrupts each, 550 in all, at bytecodes drawn at random from a whole `add`."""
     admission, options = INTERRUPTED[number]
     is_exact = admission != "random" and options.get("eviction") != "random"
     generator = np.random.default_rng(number)

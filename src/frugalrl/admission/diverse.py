@@ -193,6 +193,10 @@ class DiverseFilter:
         """Bytes of state."""
         return sum(part.nbytes for part in self._known if isinstance(part, np.ndarray))
 
+    def slots_held(self) -> NDArray[np.int64]:
+        """Give the slots that hold something, in ascending order."""
+        return np.flatnonzero(self._known.numbers[:, 0] != EMPTY)
+
     # --- state ------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
