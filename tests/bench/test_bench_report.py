@@ -15,7 +15,7 @@ import plotly.graph_objects
 import pytest
 from bench_made_up import made_up_suite
 
-from frugalrl.bench.aggregate import summarize
+from frugalrl.bench.aggregate import MethodSummary, Summary, summarize
 from frugalrl.bench.command import result_lines
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report import budget
@@ -282,6 +282,12 @@ def test_changed_filters_without_a_figure_of_their_own_share_one(
     assert [trace.name for trace in all_figures(summary)[0].traces] == ["Baseline", "FAC, mu 30"]
 
 
+def mine_of(summary: Summary, method: str) -> MethodSummary:
+    entry = summary.get(("Pendulum-v1", "sac"), method)
+    assert entry is not None
+    return entry
+
+
 def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     budgets = tuple(f"{rule}@share=0.05" for rule in ("small", "random-slot", "fac"))
     methods = ("baseline", "fac", "small", "random-slot", *budgets)
@@ -307,6 +313,11 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     assert set(points) == {"Baseline", "FAC", "Small ring", "Random slot"}
     assert points["Small ring"].x.size == 3  # 5 %, FAC's size, and everything
     assert points["Small ring"].x[-1] == points["Baseline"].x[0]
+    late = budget.reward_over_bytes(summary, ("Pendulum-v1", "sac"), late=True)
+    assert late.id == "late-pendulum-v1-sac"
+    assert points["Baseline"].y[0] == mine_of(summary, "baseline").reward.value
+    assert late.traces[0].y[0] == mine_of(summary, "baseline").late_reward.value
+    assert rows["fac"][11].startswith("+")
     assert "with 5 % of the steps" in verdict(summary)
     assert write_report(root).is_file()
 

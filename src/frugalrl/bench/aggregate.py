@@ -31,6 +31,10 @@ class MethodSummary:
     seeds: tuple[int, ...]
     rewards: dict[int, float]
     reward: Estimate
+    late: dict[int, float]
+    """Mean reward of the evaluations in the second half of training, by seed: the final policy is
+    but one moment of a curve that may be rough."""
+    late_reward: Estimate
     iqm: Estimate
     reward_sd: float
     """Standard deviation over seeds, NaN for one seed."""
@@ -156,6 +160,8 @@ def _summarize_method(
     task: TaskKey, method: str, runs: dict[int, Result], compared: dict[int, float]
 ) -> MethodSummary:
     rewards = _rewards(runs)
+    late = {seed: _late_reward(result) for seed, result in runs.items()}
+    late = {seed: reward for seed, reward in late.items() if math.isfinite(reward)}
     values = list(rewards.values()) or [math.nan]
     names = (*task, method)
     comparison = None
@@ -172,6 +178,10 @@ def _summarize_method(
         seeds=tuple(runs),
         rewards=rewards,
         reward=statistics.estimate_mean(values, generator_for(*names, "mean")),
+        late=late,
+        late_reward=statistics.estimate_mean(
+            list(late.values()) or [math.nan], generator_for(*names, "late")
+        ),
         iqm=statistics.estimate_iqm(values, generator_for(*names, "iqm")),
         reward_sd=_sd(values),
         convergence={
@@ -245,6 +255,11 @@ def buffer_mean(runs: dict[int, Result], *keys: str) -> float:
 def _rewards(runs: dict[int, Result]) -> dict[int, float]:
     found = {seed: result.reward for seed, result in runs.items()}
     return {seed: reward for seed, reward in found.items() if math.isfinite(reward)}
+
+
+def _late_reward(result: Result) -> float:
+    steps, rewards = result.curve
+    return _finite_mean(rewards[steps > result.run.steps / 2].tolist())
 
 
 def _mean(runs: dict[int, Result], measure: Callable[[Result], float]) -> float:

@@ -18,7 +18,7 @@ from frugalrl.bench.report.table import (
     show,
     show_interval,
 )
-from frugalrl.bench.statistics import Comparison, compare_means
+from frugalrl.bench.statistics import Comparison, Estimate, compare_means
 
 CONTROLS = ("random-slot", "small")
 
@@ -47,16 +47,18 @@ def size_key(method: Method) -> str | None:
     return f"that of {method.name}" if method.frugal else None
 
 
-def paired(mine: MethodSummary, other: MethodSummary) -> Comparison | None:
-    """Compare two methods on the seeds that both have."""
-    seeds = mine.rewards.keys() & other.rewards.keys()
+def paired(
+    mine: MethodSummary, other: MethodSummary, measure: str = "rewards"
+) -> Comparison | None:
+    """Compare two methods on the seeds that both have, by `rewards` or `late`."""
+    found, others = getattr(mine, measure), getattr(other, measure)
+    seeds = sorted(found.keys() & others.keys())
     if not seeds:
         return None
-    scores, against = (
-        {seed: entry.rewards[seed] for seed in sorted(seeds)} for entry in (mine, other)
-    )
     return compare_means(
-        scores, against, generator_for(*mine.task, mine.method, other.method, "equal size")
+        {seed: found[seed] for seed in seeds},
+        {seed: others[seed] for seed in seeds},
+        generator_for(*mine.task, mine.method, other.method, "equal size", measure),
     )
 
 
@@ -79,7 +81,8 @@ def equal_size_table(summary: Summary) -> Table:
         "and against a ring of that size, which overwrites the oldest. Differences of the mean "
         "final reward are paired by seed, over the seeds that both have, with 95 % bootstrap "
         "intervals from three seeds on; coloured where Welch's test confirms them. Bytes count "
-        "everything that the buffer holds, its filter included.",
+        "everything that the buffer holds, its filter included. *Second half* is the mean of the "
+        "evaluations in the second half of training: the final policy is but one moment of it.",
         [
             TASK,
             Column("Size", "what the buffer's size is", numeric=False),
@@ -90,36 +93,43 @@ def equal_size_table(summary: Summary) -> Table:
             Column("Mean reward"),
             Column("vs random slot", "difference paired by seed; more is better"),
             Column("vs ring", "difference paired by seed; more is better"),
+            Column("Second half", "mean reward of evaluations in the second half of training"),
+            Column("vs random slot", "difference of the second half, paired by seed"),
+            Column("vs ring", "difference of the second half, paired by seed"),
         ],
         rows,
         "budget",
     )
 
 
-def reward_over_bytes(summary: Summary, task: TaskKey) -> Figure:
-    """Draw the final reward over the buffer's bytes, a line per rule, a point per budget."""
+def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) -> Figure:
+    """Draw the final reward over bytes, or that of the second half of training: a line per rule."""
+
+    def reward(entry: MethodSummary) -> Estimate:
+        return entry.late_reward if late else entry.reward
+
     rules: dict[str, list[MethodSummary]] = {}
     for name in summary.results.methods:
         entry = summary.get(task, name)
-        if entry is not None and entry.rewards and np.isfinite(entry.bytes):
+        if entry is not None and np.isfinite([reward(entry).value, entry.bytes]).all():
             rules.setdefault(rule_of(name)[0], []).append(entry)
     full = rules.get(BASELINE, [])
     traces = []
     for rule, entries in rules.items():
-        # With room for everything, a ring and a random slot are the baseline.
-        points = entries + full if rule in CONTROLS else entries
+        # With room for everything, a rule for a given size is the baseline.
+        points = entries + full if rule in (*CONTROLS, "diverse") else entries
         points = sorted(points, key=lambda entry: entry.bytes)
         method = summary.results.method(rule)
-        bounded = all(entry.reward.has_interval for entry in points)
+        bounded = all(reward(entry).has_interval for entry in points)
         low, high = (
-            (np.array([getattr(entry.reward, side) for entry in points]) if bounded else None)
+            (np.array([getattr(reward(entry), side) for entry in points]) if bounded else None)
             for side in ("low", "high")
         )
         traces.append(
             Points(
                 method.label,
                 np.array([entry.bytes for entry in points]) / 1e6,
-                np.array([entry.reward.value for entry in points]),
+                np.array([reward(entry).value for entry in points]),
                 method.color,
                 "solid" if len(points) > 1 else "dot",
                 low,
@@ -128,14 +138,15 @@ def reward_over_bytes(summary: Summary, task: TaskKey) -> Figure:
         )
     seeds = {len(entry.seeds) for entries in rules.values() for entry in entries}
     return Figure(
-        id=f"bytes-{slug(task)}",
-        title=f"{task_name(task)}: reward over bytes",
+        id=f"{'late' if late else 'bytes'}-{slug(task)}",
+        title=f"{task_name(task)}: {'reward while training' if late else 'reward'} over bytes",
         x_title="bytes of the buffer, MB",
-        y_title="final reward",
+        y_title="reward, second half of training" if late else "final reward",
         traces=traces,
         caption=f"Mean over {_range(seeds)} seeds with its 95 % bootstrap interval; a point per "
-        "budget. The lines of ring and random slot end in the baseline, which has room for "
-        "everything.",
+        "budget. The lines of rules for a given size end in the baseline, which has room for "
+        "everything."
+        + (" The reward is the mean of the evaluations in the second half of training." * late),
         group="budget",
         x_scale="log",
     )
@@ -182,17 +193,6 @@ def _row(
     controls: dict[str, MethodSummary],
 ) -> list[Entry]:
     digits = digits_for(entry.reward.value)
-    differences = []
-    for control in CONTROLS:
-        other = controls.get(control)
-        found = None if other is None or other is entry else paired(entry, other)
-        if found is None:
-            differences.append(Entry("–"))
-            continue
-        value = found.difference.value
-        emphasis = ("good" if value > 0 else "bad") if found.clear else ""
-        text = show_interval(found.difference, digits, sign=True)
-        differences.append(Entry(text, value, emphasis=emphasis))
     return [
         Entry(task_name(task), task_name(task)),
         Entry(key, key),
@@ -201,8 +201,28 @@ def _row(
         number(entry.size, 0),
         number(entry.bytes / 1e6, 2),
         Entry(show_interval(entry.reward, digits), entry.reward.value),
-        *differences,
+        *_differences(entry, controls, "rewards", digits),
+        Entry(show_interval(entry.late_reward, digits), entry.late_reward.value),
+        *_differences(entry, controls, "late", digits),
     ]
+
+
+def _differences(
+    entry: MethodSummary, controls: dict[str, MethodSummary], measure: str, digits: int
+) -> list[Entry]:
+    """Compare a rule with each control."""
+    entries = []
+    for control in CONTROLS:
+        other = controls.get(control)
+        found = None if other is None or other is entry else paired(entry, other, measure)
+        if found is None:
+            entries.append(Entry("–"))
+            continue
+        value = found.difference.value
+        emphasis = ("good" if value > 0 else "bad") if found.clear else ""
+        text = show_interval(found.difference, digits, sign=True)
+        entries.append(Entry(text, value, emphasis=emphasis))
+    return entries
 
 
 def _range(numbers: set[int]) -> str:

@@ -25,7 +25,11 @@ def all_figures(summary: Summary) -> list[Figure]:
     for task in summary.results.tasks:
         figures += [learning_curves(summary, task), final_rewards(summary, task)]
     if has_budgets(summary):
-        figures += [reward_over_bytes(summary, task) for task in summary.results.tasks]
+        figures += [
+            reward_over_bytes(summary, task, late=late)
+            for task in summary.results.tasks
+            for late in (False, True)
+        ]
     if summary.over_tasks:
         figures.append(performance_profiles(summary))
     for task in summary.results.tasks:
