@@ -76,6 +76,9 @@ class _Known(NamedTuple):
     """(1,) of `STATE`."""
 
 
+_NO_ROWS: dict[str, Any] = {"rows": np.empty((0, 1)), "slots": np.empty(0, dtype=np.int64)}
+
+
 class DiverseFilter:
     """Keeps rare transitions longer than common ones, in a buffer of given size.
 
@@ -100,8 +103,7 @@ class DiverseFilter:
         self._dimensions = 0
         self._call: Call | None = None
         self._known = _Known(
-            rows=np.empty((0, 1)),
-            slots=np.empty(0, dtype=np.int64),
+            **_NO_ROWS,
             axes=np.empty(0, dtype=AXIS),
             numbers=np.empty((0, MOST_DIMENSIONS + 1), dtype=np.int8),
             counts=np.empty(0, dtype=np.int32),
@@ -230,16 +232,17 @@ class DiverseFilter:
         rows, slots = np.asarray(state["rows"]), np.asarray(state["slots"])
         places, divisor = int(state["places"]), int(state["divisor"])
         is_fitted, first = bool(len(axes)), int(record["first"][0])
+        _require(numbers.ndim == 2 and numbers.shape[1] == MOST_DIMENSIONS + 1, "numbers")
         is_held = numbers[:, 0] != EMPTY
         record["held"] = np.count_nonzero(is_held)
-        _require(numbers.shape[1:] == (MOST_DIMENSIONS + 1,), "numbers")
         _require(
             len(axes) <= MOST_DIMENSIONS + 1 and bool(np.isfinite(axes["middle"]).all()), "axes"
         )
         _require(bool(((axes["step"] > 0) & np.isfinite(axes["step"])).all()), "axes")
         _require(bool(((axes["column"] >= 0) & (axes["column"] <= dimensions)).all()), "axes")
         _require(0 <= first <= (0 if is_fitted else made.first_steps), "state")
-        _require(rows.shape == (first, dimensions + 1) and bool(np.isfinite(rows).all()), "rows")
+        width = 1 if is_fitted else dimensions + 1
+        _require(rows.shape == (first, width) and bool(np.isfinite(rows).all()), "rows")
         in_range = (slots >= 0) & (slots < len(numbers))
         _require(slots.shape == (first,) and bool(in_range.all()), "slots")
         _require(places & (places - 1) == 0 and 0 <= places <= 2 * len(numbers), "places")
@@ -251,7 +254,7 @@ class DiverseFilter:
         )
         known = made._known
         if is_fitted:
-            known = known._replace(rows=known.rows[:0], slots=known.slots[:0])
+            known = known._replace(**_NO_ROWS)
         else:
             known.rows[:first], known.slots[:first] = rows, slots
         counts = _count(numbers, divisor, places)
@@ -288,7 +291,7 @@ def _with_axes(known: _Known) -> _Known:
             write_numbers(axes, row[:-1], row[-1], numbers[slot])
     state = known.state.copy()
     state["first"] = 0
-    return known._replace(rows=rows[:0], slots=slots[:0], axes=axes, numbers=numbers, state=state)
+    return known._replace(**_NO_ROWS, axes=axes, numbers=numbers, state=state)
 
 
 def _with_classes(known: _Known) -> _Known:
