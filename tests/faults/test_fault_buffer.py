@@ -20,7 +20,14 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from safetensors.numpy import load_file, save_file
 
-from frugalrl import AdmitAll, DiverseFilter, FrugalFilter, RandomAdmit, ReplayBuffer, StateFileError
+from frugalrl import (
+    AdmitAll,
+    DiverseFilter,
+    FrugalFilter,
+    RandomAdmit,
+    ReplayBuffer,
+    StateFileError,
+)
 from frugalrl.state_io import _checksum
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "replay"))

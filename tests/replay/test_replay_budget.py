@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from replay_soundness import check_storage
 
 from frugalrl.admission.controls import RandomAdmit
+from frugalrl.admission.diverse import DiverseFilter
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.replay.buffer import ReplayBuffer
 
@@ -20,11 +21,19 @@ FILTERS: dict[str, Any] = {
     "random": lambda: RandomAdmit(0.5),
     "fac": lambda: FrugalFilter(warmup_steps=200),
     "coarse": lambda: FrugalFilter(warmup_steps=200, bins=3),
+    "diverse": lambda: DiverseFilter(first_steps=200),
     "filter": lambda: FrugalFilter(warmup_steps=200, bins=8, warmup="filter"),
 }
 
 
-LIMITS = {"all": "60kB", "random": "50kB", "fac": "120kB", "coarse": "250kB", "filter": "100kB"}
+LIMITS = {
+    "all": "60kB",
+    "random": "50kB",
+    "fac": "120kB",
+    "coarse": "250kB",
+    "diverse": "80kB",
+    "filter": "100kB",
+}
 
 
 class Stream:
