@@ -285,31 +285,43 @@ def test_rewards_far_from_zero_lose_nothing(height: float, kernel: str) -> None:
         assert f.reward_mass([0.5], float(reward)) == pytest.approx(expected, abs=1e-9)
 
 
-def bucket_members(arrays: Arrays, block: int, low: float, width: float) -> list[int]:
-    """Check a block against the slots below it, which are returned."""
+def bucket_members(
+    arrays: Arrays, block: int, low: float, high: float, blocks: list[int]
+) -> list[int]:
+    """Check a block against the slots below it, which are returned; collects all blocks."""
     found: list[int] = []
+    blocks.append(block)
+    end = low
+    width = arrays.buckets["high"][block + 1] - arrays.buckets["low"][block + 1]
     for i in range(FAN):
         bucket = arrays.buckets[block + i]
-        assert bucket["width"] == width
-        assert bucket["low"] == low + i * width
+        assert bucket["low"] == end
+        end = bucket["high"]
+        is_open = not np.isfinite(bucket["low"] + bucket["high"])
         if bucket["block"]:
-            slots = bucket_members(arrays, bucket["block"], bucket["low"], width / FAN)
+            inner = arrays.buckets[bucket["block"] + 1]
+            below = width * FAN if is_open else width / FAN
+            assert inner["high"] - inner["low"] == pytest.approx(below, rel=1e-12)
+            slots = bucket_members(arrays, bucket["block"], bucket["low"], end, blocks)
             assert len(slots) > SCANNED
         else:
             slots = list_members(arrays, bucket["oldest"], bucket["youngest"])
-            assert len(slots) <= SCANNED or width < max(1e-6, 1e-12 * abs(low))
+            assert len(slots) <= SCANNED or width < max(1e-6, 1e-12 * abs(bucket["low"]))
         rewards = arrays.slots["reward"][slots]
         stamps = arrays.slots["stamp"][slots]
-        shares = (rewards - (bucket["low"] + width / 2)) / width
         assert len(slots) == bucket["count"]
-        assert ((rewards >= bucket["low"]) & (rewards < bucket["low"] + width)).all()
+        assert ((rewards >= bucket["low"]) & (rewards < bucket["high"])).all()
         if len(slots):
             assert (bucket["stamp"], bucket["oldest"]) == (stamps.min(), slots[stamps.argmin()])
-        for power, name in enumerate(("sum", "square", "cube"), start=1):
-            assert bucket[name] == pytest.approx(
-                np.sum(shares**power), abs=1e-12 * (1 + len(slots))
-            )
+        if not is_open:
+            assert bucket["high"] - bucket["low"] == pytest.approx(width, rel=1e-12)
+            shares = (rewards - (bucket["low"] + width / 2)) / width
+            for power, name in enumerate(("sum", "square", "cube"), start=1):
+                assert bucket[name] == pytest.approx(
+                    np.sum(shares**power), abs=1e-12 * (1 + len(slots))
+                )
         found += slots
+    assert end == high
     return found
 
 
@@ -330,14 +342,15 @@ def check_structure(f: FrugalFilter) -> None:
     """Check that lists and buckets are those of the slots."""
     arrays = f._stage.phi.arrays
     held = 0
+    blocks: list[int] = []
     for number in range(1, len(arrays.cells)):
         cell = arrays.cells[number]
         if cell["count"] == 0:
             continue
         if cell["block"]:
-            first = arrays.buckets[cell["block"]]
-            slots = bucket_members(arrays, cell["block"], first["low"], first["width"])
-            assert first["low"] == -FAN // 2 * first["width"]
+            slots = bucket_members(arrays, cell["block"], -np.inf, np.inf, blocks)
+            second = arrays.buckets[cell["block"] + 1]
+            assert second["low"] == -3 * (second["high"] - second["low"])
         else:
             slots = list_members(arrays, cell["oldest"], cell["youngest"])
         assert (len(slots) > SCANNED) == (cell["block"] > 0)
@@ -345,13 +358,18 @@ def check_structure(f: FrugalFilter) -> None:
         assert (arrays.slots["cell"][slots] == number).all()
         held += len(slots)
     assert held == f.stored == np.count_nonzero(arrays.slots["cell"])
-    blocks = set()
+    assert blocks_in_use(arrays) == len(set(blocks)) == len(blocks)
+
+
+def blocks_in_use(arrays: Arrays) -> int:
+    """Count the blocks that are not free."""
+    free = set()
     block = int(arrays.buckets["block"][0])
     while block:
-        assert block not in blocks
-        blocks.add(block)
+        assert block not in free
+        free.add(block)
         block = int(arrays.buckets["block"][block])
-    assert len(blocks) == arrays.buckets["count"][0]
+    return int(arrays.state["blocks_begun"][0]) // FAN - 1 - len(free)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -370,9 +388,10 @@ def test_lists_and_buckets_are_those_of_the_slots(kernel: str, spread: float, gr
         other = stream.reload()
         check_structure(other.filter)
         arrays, others = stream.filter._stage.phi.arrays, other.filter._stage.phi.arrays
-        for pool in ("cells", "buckets"):  # as much of each is in use, and as much is left
-            assert getattr(arrays, pool)["count"][0] == getattr(others, pool)["count"][0]
-            assert len(getattr(arrays, pool)) == len(getattr(others, pool))
+        assert arrays.state["cells"][0] == others.state["cells"][0]
+        assert blocks_in_use(arrays) == blocks_in_use(others)
+        for pool, other_pool in zip(arrays, others, strict=True):
+            assert len(pool) == len(other_pool)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])  # noqa: S301
@@ -519,7 +538,6 @@ def phi_state(**changes: object) -> dict[str, object]:
         "slots": np.array([4, 0, 2]),
         "rewards": np.array([0.5, 0.1, -3.0]),
         "keys": np.array([7, 7, 9], dtype=np.uint64),
-        "widths": np.zeros(3),
         "room": [16, 17, 8],
     }
     return {**good, **changes}
@@ -544,7 +562,6 @@ def phi_state(**changes: object) -> dict[str, object]:
         ({"keys": np.array([7, 7, 9])}, "wrong type"),
         ({"rewards": np.array([0.5, np.nan, 1.0])}, "not within"),
         ({"rewards": np.array([0.5, np.inf, 1.0])}, "not within"),
-        ({"widths": np.array([0.5, np.inf, 1.0])}, "not within"),
     ],
 )
 def test_a_state_that_cannot_be_is_refused(changes: dict[str, object], complaint: str) -> None:

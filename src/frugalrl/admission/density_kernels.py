@@ -143,10 +143,12 @@ def bucket_mass(rule: Any, bucket: Any, reward: Any) -> tuple[Any, Any]:
     remainder is bounded by the largest slope, curvature or fourth derivative there can be.
     """
     kernel, h = rule["kernel"], rule["bandwidth"]
-    distance = bucket["low"] + 0.5 * bucket["width"] - reward
+    width = (bucket["high"] - bucket["low"]) / h
+    if width == np.inf:
+        return 0.0, np.inf
+    distance = 0.5 * (bucket["low"] + bucket["high"]) - reward
     upper = (rule["half_width"] - distance) / h
     lower = (-rule["half_width"] - distance) / h
-    width = bucket["width"] / h
     count, square = float(bucket["count"]), max(bucket["square"], 0.0)
     total = count * (_cumulative(kernel, upper) - _cumulative(kernel, lower))
     half = 0.5001 * width  # a little more than half, for rounding

@@ -559,7 +559,8 @@ class FrugalFilter:
         elif "partition" in state:
             partition = checked_partition(state["partition"], len(low))
             stage = made._stage = _Fitted(made.settings, partition, float(state["reward_scale"]))
-            stage.phi.load_state_dict(state["phi"])
+            scale = made.settings.bandwidth + made.settings.half_width
+            stage.phi = Phi.from_state_dict(scale, state["phi"])
             if "given_up" in state:
                 stage.given_up = np.array(state["given_up"], dtype=np.int64)
         return made

@@ -4,16 +4,18 @@
 
     key -> cell -- few rewards:  oldest <-> ... <-> youngest           a list of slots by age
              |
-             +---- many:  [-R, R) cut into 8 buckets by reward         a block
+             +---- many:  all numbers cut into 8 buckets by reward     a block
                              |        |  ...  |
-                             list     list    8 narrower buckets       a block
+                             list     list    8 buckets                a block
                                                 |  ...
 
 A slot is the owner's number of a stored transition; here it has its reward, its cell, a stamp that
 tells its age, and its neighbours in a list. Cells are found through a hash of their key. A cell or
 a bucket with more than `SCANNED` rewards passes them on to eight buckets, which together cover what
-it covered, and takes them back when no more are left. Every bucket knows how many rewards lie in it
-or below it, the sums of their first three powers and the oldest of them. So
+it covered, and takes them back when no more are left. The first and the last bucket of a cell are
+open: they take whatever lies beyond, and are divided into eight times wider ones, all others into
+eight times narrower ones. So the shape follows from the contents alone. Every bucket knows how many
+rewards lie in it or below it, the sums of their first three powers and the oldest of them. So
 
 - the mass of a bucket that no breakpoint of the kernel cuts is known exactly, that of another
   within bounds, and only where these leave a decision open one looks further down (`is_dense`);
@@ -29,7 +31,6 @@ Arrays grow between calls: `prepare` says when there is no room, before anything
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,9 +49,8 @@ ROUNDING = 1e-11
 """More than what rounding can add up to in a density."""
 _MOST_BLOCKS = 512
 """More than are waiting at any time while a cell's blocks are gone through."""
-_SPARE_BLOCKS = 3
-"""The most that are taken in one step."""
-_LAST_STAMP = 2**31 - 1
+_NEVER = 2**31 - 1
+"""The stamp of nothing, later than all others."""
 
 SLOT = np.dtype(
     [("reward", "f8"), ("cell", "i4"), ("stamp", "i4"), ("older", "i4"), ("younger", "i4")]
@@ -67,11 +67,11 @@ CELL = np.dtype(
         ("block", "i4"),  # first bucket of its block, 0 when it is a list
     ]
 )
-"""A cell. Number 0 is none: its chain are the unused cells, its count is how many they are."""
+"""A cell. Number 0 is none; its chain are the cells that were in use and are free again."""
 BUCKET = np.dtype(
     [
         ("low", "f8"),
-        ("width", "f8"),  # a power of two
+        ("high", "f8"),
         ("sum", "f8"),  # of the distances from the middle, as shares of the width
         ("square", "f8"),
         ("cube", "f8"),
@@ -83,9 +83,17 @@ BUCKET = np.dtype(
     ],
     align=True,
 )
-"""A bucket. Block 0 is none: its block is the first unused one, its count is how many they are."""
-STATE = np.dtype([("clock", "i8"), ("stored", "i8"), ("cells", "i8"), ("narrowest", "f8")])
-"""Next stamp, rewards held, cells in use, and the width below which no bucket is divided."""
+"""A bucket. Block 0 is none; its block is the first of those that are free again."""
+STATE = np.dtype(
+    [
+        ("clock", "i8"),  # next stamp
+        ("stored", "i8"),  # rewards held
+        ("cells", "i8"),  # cells in use
+        ("cells_begun", "i8"),  # cells from here on never were in use
+        ("blocks_begun", "i8"),  # nor blocks
+        ("width", "f8"),  # of a cell's buckets, a power of two
+    ]
+)
 
 
 class Arrays(NamedTuple):
@@ -125,25 +133,28 @@ def _link_cell(cells: Any, cell: Any) -> None:
 
 
 @compiled
-def _free_cell(cells: Any, cell: Any) -> None:
-    """Put a cell among the unused ones."""
-    cells[cell]["count"] = 0
-    cells[cell]["chain"] = cells[0]["chain"]
-    cells[0]["chain"] = cell
-    cells[0]["count"] += 1
+def _link_cells(cells: Any) -> None:
+    """Let the cells that hold something be found in an array that has grown."""
+    cells["first"][:] = 0
+    for cell in range(1, len(cells)):
+        if cells[cell]["count"] > 0:
+            _link_cell(cells, cell)
 
 
 @compiled
 def _new_cell(phi: Any, key: Any) -> Any:
-    cells = phi.cells
+    cells, state = phi.cells, phi.state[0]
     cell = np.int64(cells[0]["chain"])
-    cells[0]["chain"] = cells[cell]["chain"]
-    cells[0]["count"] -= 1
+    if cell != 0:
+        cells[0]["chain"] = cells[cell]["chain"]
+    else:
+        cell = np.int64(state["cells_begun"])
+        state["cells_begun"] += 1
     cells[cell]["key"] = key
     cells[cell]["oldest"] = cells[cell]["youngest"] = -1
     cells[cell]["block"] = 0
     _link_cell(cells, cell)
-    phi.state[0]["cells"] += 1
+    state["cells"] += 1
     return cell
 
 
@@ -159,20 +170,9 @@ def _remove_cell(phi: Any, cell: Any) -> None:
         while cells[before]["chain"] != cell:
             before = np.int64(cells[before]["chain"])
         cells[before]["chain"] = cells[cell]["chain"]
-    _free_cell(cells, cell)
+    cells[cell]["chain"] = cells[0]["chain"]
+    cells[0]["chain"] = cell
     phi.state[0]["cells"] -= 1
-
-
-@compiled
-def _link_cells(cells: Any) -> None:
-    """Order an array of cells that has grown: those that hold something are found by their key."""
-    cells[0]["chain"] = cells[0]["count"] = 0
-    cells["first"][:] = 0
-    for cell in range(len(cells) - 1, 0, -1):
-        if cells[cell]["count"] > 0:
-            _link_cell(cells, cell)
-        else:
-            _free_cell(cells, cell)
 
 
 # --- lists: `owner` is a cell or a bucket -------------------------------------------------------
@@ -209,180 +209,118 @@ def _unlink(slots: Any, owner: Any, slot: Any) -> None:
 
 
 @compiled
-def _new_block(buckets: Any, low: Any, width: Any) -> Any:
-    """Take an unused block of buckets of this width, the first of which begins at `low`."""
+def _bucket_for(buckets: Any, block: Any, reward: Any) -> Any:
+    """Find the bucket of a block that covers a reward: ends are exact numbers, quotients not."""
+    end = buckets[block]["high"]
+    width = buckets[block + 1]["high"] - end
+    bucket = block + np.int64(min(max((reward - end) / width + 1.0, 0.0), FAN - 1.0))
+    if reward < buckets[bucket]["low"]:
+        return bucket - 1
+    return bucket + 1 if reward >= buckets[bucket]["high"] else bucket
+
+
+@compiled
+def _width_below(phi: Any, block: Any, bucket: Any) -> Any:
+    """Width of the buckets that one of a block is divided into, 0 where they would not differ."""
+    width = bucket["high"] - bucket["low"]
+    if width == np.inf:
+        return FAN * (phi.buckets[block + 1]["high"] - phi.buckets[block]["high"])
+    furthest = max(-bucket["low"], bucket["high"])
+    is_enough = width > 2.0**-25 * phi.state[0]["width"] and furthest < 2.0**46 * width
+    return width / FAN if is_enough else 0.0
+
+
+@compiled
+def _divide(phi: Any, oldest: Any, low: Any, high: Any, width: Any) -> Any:
+    """Pass a list on to a new block of buckets of this width, which cover [low, high)."""
+    buckets, state = phi.buckets, phi.state[0]
     block = np.int64(buckets[0]["block"])
-    buckets[0]["block"] = buckets[block]["block"]
-    buckets[0]["count"] -= 1
+    if block != 0:
+        buckets[0]["block"] = buckets[block]["block"]
+    else:
+        block = np.int64(state["blocks_begun"])
+        state["blocks_begun"] += FAN
+    start = low if low > -np.inf else (0.5 * FAN * width if high == np.inf else high) - FAN * width
     for i in range(FAN):
         bucket = buckets[block + i]
-        bucket["low"] = low + i * width
-        bucket["width"] = width
-        _empty(bucket)
+        bucket["low"], bucket["high"] = start + i * width, start + (i + 1) * width
+        bucket["sum"] = bucket["square"] = bucket["cube"] = 0.0
+        bucket["count"] = bucket["block"] = 0
+        bucket["oldest"] = bucket["youngest"] = -1
+        bucket["stamp"] = _NEVER
+    buckets[block]["low"], buckets[block + FAN - 1]["high"] = low, high
+    slot = np.int64(oldest)
+    while slot >= 0:
+        younger = np.int64(phi.slots[slot]["younger"])
+        bucket = buckets[_bucket_for(buckets, block, phi.slots[slot]["reward"])]
+        _count_in(phi.slots, bucket, slot)
+        _append(phi.slots, bucket, slot)
+        slot = younger
     return block
 
 
 @compiled
-def _empty(bucket: Any) -> None:
-    bucket["sum"] = bucket["square"] = bucket["cube"] = 0.0
-    bucket["count"] = bucket["block"] = 0
-    bucket["oldest"] = bucket["youngest"] = -1
-
-
-@compiled
-def _free_block(buckets: Any, block: Any) -> None:
-    """Put a block among the unused ones."""
+def _collapse(phi: Any, block: Any) -> tuple[Any, Any]:
+    """Free a block whose buckets are lists; gives the oldest and the youngest of one list."""
+    slots, buckets = phi.slots, phi.buckets
+    oldest = youngest = np.int64(-1)
+    while True:
+        bucket = buckets[_with_oldest(buckets, block)]
+        if bucket["stamp"] == _NEVER:
+            break
+        slot = np.int64(bucket["oldest"])
+        _unlink(slots, bucket, slot)
+        _find_oldest(phi, bucket)
+        slots[slot]["older"], slots[slot]["younger"] = youngest, -1
+        if youngest >= 0:
+            slots[youngest]["younger"] = slot
+        else:
+            oldest = slot
+        youngest = slot
     buckets[block]["block"] = buckets[0]["block"]
     buckets[0]["block"] = block
-    buckets[0]["count"] += 1
+    return oldest, youngest
 
 
 @compiled
-def _bucket_for(buckets: Any, block: Any, reward: Any) -> Any:
-    """Find the bucket of a block that covers a reward: ends are exact numbers, quotients not."""
-    low, width = buckets[block]["low"], buckets[block]["width"]
-    i = np.int64((reward - low) / width)
-    if reward < low + i * width:
-        i -= 1
-    elif reward >= low + (i + 1) * width:
-        i += 1
-    return block + i
+def _with_oldest(buckets: Any, block: Any) -> Any:
+    """Find the bucket of a block that holds the oldest reward."""
+    best = block
+    for i in range(block + 1, block + FAN):
+        if buckets[i]["stamp"] < buckets[best]["stamp"]:
+            best = i
+    return best
 
 
 @compiled
-def _count_in(bucket: Any, reward: Any, sign: Any) -> None:
-    """Count a reward (sign 1) or count it no more (sign -1)."""
-    share = (reward - bucket["low"]) / bucket["width"] - 0.5
+def _find_oldest(phi: Any, bucket: Any) -> None:
+    """Note the oldest of what is in a bucket or below it."""
+    if bucket["block"] != 0:
+        best = phi.buckets[_with_oldest(phi.buckets, np.int64(bucket["block"]))]
+        bucket["oldest"], bucket["stamp"] = best["oldest"], best["stamp"]
+    elif bucket["oldest"] >= 0:
+        bucket["stamp"] = phi.slots[bucket["oldest"]]["stamp"]
+    else:
+        bucket["stamp"] = _NEVER
+
+
+@compiled
+def _count_in(slots: Any, bucket: Any, slot: Any) -> None:
+    """Count the reward of a slot, which is the youngest."""
+    if bucket["count"] == 0:
+        bucket["oldest"], bucket["stamp"] = slot, slots[slot]["stamp"]
+    _count(bucket, slots[slot]["reward"], 1)
+
+
+@compiled
+def _count(bucket: Any, reward: Any, sign: Any) -> None:
+    """Count a reward (sign 1) or count it no more (sign -1). The sums of an open bucket are NaN."""
+    width = bucket["high"] - bucket["low"]
+    share = (reward - 0.5 * (bucket["low"] + bucket["high"])) / width
     bucket["count"] += sign
     bucket["sum"] += sign * share
     bucket["square"] += sign * share * share
     bucket["cube"] += sign * share * share * share
-
-
-@compiled
-def _fill(phi: Any, owner: Any, block: Any) -> None:
-    """Pass the list of a cell or a bucket on to the buckets of a block."""
-    slot = np.int64(owner["oldest"])
-    while slot >= 0:
-        younger = np.int64(phi.slots[slot]["younger"])
-        reward = phi.slots[slot]["reward"]
-        bucket = phi.buckets[_bucket_for(phi.buckets, block, reward)]
-        if bucket["count"] == 0:
-            bucket["stamp"] = phi.slots[slot]["stamp"]
-        _count_in(bucket, reward, 1)
-        _append(phi.slots, bucket, slot)
-        slot = younger
-    owner["block"] = block
-    owner["youngest"] = -1
-
-
-@compiled
-def _collapse(phi: Any, owner: Any) -> None:
-    """Make a list again of the rewards of a block, whose buckets are lists."""
-    block = np.int64(owner["block"])
-    owner["oldest"] = owner["youngest"] = -1
-    owner["block"] = 0
-    while True:
-        best = np.int64(-1)
-        for i in range(block, block + FAN):
-            is_older = best < 0 or phi.buckets[i]["stamp"] < phi.buckets[best]["stamp"]
-            if phi.buckets[i]["oldest"] >= 0 and is_older:
-                best = np.int64(i)
-        if best < 0:
-            break
-        slot = np.int64(phi.buckets[best]["oldest"])
-        _unlink(phi.slots, phi.buckets[best], slot)
-        _append(phi.slots, owner, slot)
-        following = np.int64(phi.buckets[best]["oldest"])
-        if following >= 0:
-            phi.buckets[best]["stamp"] = phi.slots[following]["stamp"]
-    _free_block(phi.buckets, block)
-
-
-@compiled
-def _oldest_below(buckets: Any, bucket: Any) -> None:
-    """Find anew the oldest of a bucket that has a block."""
-    bucket["oldest"] = -1
-    for i in range(bucket["block"], bucket["block"] + FAN):
-        other = buckets[i]
-        if other["count"] > 0 and (bucket["oldest"] < 0 or other["stamp"] < bucket["stamp"]):
-            bucket["oldest"], bucket["stamp"] = other["oldest"], other["stamp"]
-
-
-@compiled
-def _sum_up(buckets: Any, bucket: Any) -> None:
-    """Give a bucket the sums over those of its block."""
-    for i in range(bucket["block"], bucket["block"] + FAN):
-        part = buckets[i]
-        away = (i - bucket["block"] + 0.5) / FAN - 0.5  # of its middle from this one's
-        n, x, xx, xxx = (
-            part["count"],
-            part["sum"] / FAN,
-            part["square"] / FAN**2,
-            part["cube"] / FAN**3,
-        )
-        bucket["count"] += n
-        bucket["sum"] += n * away + x
-        bucket["square"] += (n * away + 2.0 * x) * away + xx
-        bucket["cube"] += ((n * away + 3.0 * x) * away + 3.0 * xx) * away + xxx
-    _oldest_below(buckets, bucket)
-
-
-@compiled
-def _least_bound(reward: Any) -> Any:
-    """Least power of eight above a positive number."""
-    exponent = math.frexp(reward)[1]
-    return math.ldexp(1.0, exponent + (-exponent) % 3)
-
-
-@compiled
-def _plant(phi: Any, cell: Any, reward: Any) -> None:
-    """Give a crowded list a block that covers its rewards and another."""
-    largest = abs(reward)
-    slot = np.int64(cell["oldest"])
-    while slot >= 0:
-        largest = max(largest, abs(phi.slots[slot]["reward"]))
-        slot = np.int64(phi.slots[slot]["younger"])
-    bound = _least_bound(max(largest, phi.state[0]["narrowest"]))
-    _fill(phi, cell, _new_block(phi.buckets, -bound, 2.0 * bound / FAN))
-
-
-@compiled
-def _widen(phi: Any, cell: Any) -> None:
-    """Let a cell's block cover eight times as much.
-
-    The old buckets become a half each of what is below the two buckets beside 0.
-    """
-    buckets, old = phi.buckets, np.int64(cell["block"])
-    width = buckets[old]["width"]
-    block = _new_block(buckets, FAN * buckets[old]["low"], FAN * width)
-    half = FAN // 2
-    for side in range(2):
-        parent = buckets[block + half - 1 + side]
-        below = _new_block(buckets, parent["low"], width)
-        for i in range(half):
-            buckets[below + (1 - side) * half + i] = buckets[old + side * half + i]
-        parent["block"] = below
-        _sum_up(buckets, parent)
-        if parent["count"] <= SCANNED:
-            _collapse(phi, parent)
-    _free_block(buckets, old)
-    cell["block"] = block
-
-
-@compiled
-def _covers(first: Any, reward: Any) -> bool:
-    """Whether a block, given by its first bucket, covers a reward."""
-    return bool(first["low"] <= reward < first["low"] + FAN * first["width"])
-
-
-@compiled
-def _may_divide(phi: Any, bucket: Any) -> bool:
-    """Whether a bucket is wide enough for eight that differ."""
-    furthest = abs(bucket["low"]) + bucket["width"]
-    return bool(
-        bucket["width"] > phi.state[0]["narrowest"] and furthest < 2.0**46 * bucket["width"]
-    )
 
 
 # --- changes ------------------------------------------------------------------------------------
@@ -399,54 +337,56 @@ def prepare(phi: Any, cell: Any, reward: Any) -> bool:
         cell: that the reward belongs to, 0 for a new one.
         reward: about to be inserted.
     """
-    if phi.state[0]["clock"] >= _LAST_STAMP:
+    cells, buckets, state = phi.cells, phi.buckets, phi.state[0]
+    if state["clock"] >= _NEVER:
         return False
     if cell == 0:
-        return bool(phi.cells[0]["count"] > 0)
-    owner, buckets = phi.cells[cell], phi.buckets
+        return bool(cells[0]["chain"] != 0 or state["cells_begun"] < len(cells))
+    owner = cells[cell]
     if owner["block"] == 0:
         if owner["count"] < SCANNED:
             return True
-        if buckets[0]["count"] == 0:
+        if not _has_block(phi):
             return False
-        _plant(phi, owner, reward)
-    while not _covers(buckets[owner["block"]], reward):
-        if buckets[0]["count"] < 3:
-            return False
-        _widen(phi, owner)
-    bucket = buckets[_bucket_for(buckets, owner["block"], reward)]
+        owner["block"] = _divide(phi, owner["oldest"], -np.inf, np.inf, state["width"])
+    block = np.int64(owner["block"])
     while True:
+        bucket = buckets[_bucket_for(buckets, block, reward)]
         if bucket["block"] == 0:
-            if bucket["count"] < SCANNED or not _may_divide(phi, bucket):
+            width = _width_below(phi, block, bucket)
+            if bucket["count"] < SCANNED or width == 0.0:
                 return True
-            if buckets[0]["count"] == 0:
+            if not _has_block(phi):
                 return False
-            _fill(phi, bucket, _new_block(buckets, bucket["low"], bucket["width"] / FAN))
-        bucket = buckets[_bucket_for(buckets, bucket["block"], reward)]
+            bucket["block"] = _divide(phi, bucket["oldest"], bucket["low"], bucket["high"], width)
+        block = np.int64(bucket["block"])
+
+
+@compiled
+def _has_block(phi: Any) -> bool:
+    """Whether a block is free."""
+    buckets = phi.buckets
+    return bool(buckets[0]["block"] != 0 or phi.state[0]["blocks_begun"] < len(buckets))
 
 
 @compiled
 def insert(phi: Any, cell: Any, key: Any, slot: Any, reward: Any) -> None:
     """Store a reward as the youngest of its cell (0: a new one); `prepare` comes before."""
+    slots, buckets, state = phi.slots, phi.buckets, phi.state[0]
     if cell == 0:
         cell = _new_cell(phi, key)
-    owner, slots, buckets = phi.cells[cell], phi.slots, phi.buckets
-    stamp = phi.state[0]["clock"]
-    slots[slot]["reward"] = reward
-    slots[slot]["cell"] = cell
-    slots[slot]["stamp"] = stamp
-    phi.state[0]["clock"] = stamp + 1
-    phi.state[0]["stored"] += 1
+    owner = phi.cells[cell]
+    slots[slot]["reward"], slots[slot]["cell"] = reward, cell
+    slots[slot]["stamp"] = state["clock"]
+    state["clock"] += 1
+    state["stored"] += 1
     owner["count"] += 1
     block = np.int64(owner["block"])
     if block == 0:
         _append(slots, owner, slot)
-        return
     while block != 0:
         bucket = buckets[_bucket_for(buckets, block, reward)]
-        if bucket["count"] == 0:
-            bucket["oldest"], bucket["stamp"] = slot, stamp
-        _count_in(bucket, reward, 1)
+        _count_in(slots, bucket, slot)
         block = np.int64(bucket["block"])
         if block == 0:
             _append(slots, bucket, slot)
@@ -468,7 +408,8 @@ def remove(phi: Any, slot: Any) -> bool:
     else:
         _remove_from_block(phi, np.int64(owner["block"]), slot, reward)
         if owner["count"] <= SCANNED:
-            _collapse(phi, owner)
+            owner["oldest"], owner["youngest"] = _collapse(phi, np.int64(owner["block"]))
+            owner["block"] = 0
     if owner["count"] == 0:
         _remove_cell(phi, cell)
     return True
@@ -486,15 +427,14 @@ def _remove_from_block(phi: Any, block: Any, slot: Any, reward: Any) -> None:
     _unlink(phi.slots, buckets[path[depth - 1]], slot)
     for level in range(depth - 1, -1, -1):
         bucket = buckets[path[level]]
-        _count_in(bucket, reward, -1)
-        if bucket["block"] != 0 and bucket["count"] <= SCANNED:
-            _collapse(phi, bucket)
+        _count(bucket, reward, -1)
         if bucket["count"] == 0:
-            _empty(bucket)
-        elif bucket["block"] == 0:
-            bucket["stamp"] = phi.slots[bucket["oldest"]]["stamp"]
-        elif bucket["oldest"] == slot:
-            _oldest_below(buckets, bucket)
+            bucket["sum"] = bucket["square"] = bucket["cube"] = 0.0  # without what rounding left
+        if bucket["block"] != 0 and bucket["count"] <= SCANNED:
+            bucket["oldest"], bucket["youngest"] = _collapse(phi, np.int64(bucket["block"]))
+            bucket["block"] = 0
+        if bucket["block"] == 0 or bucket["oldest"] == slot:
+            _find_oldest(phi, bucket)
 
 
 # --- questions ----------------------------------------------------------------------------------
@@ -511,7 +451,7 @@ def cell_mass(phi: Any, rule: Any, cell: Any, reward: Any, tolerance: Any) -> tu
     # So small that no sum of as many whole numbers of units has more than 62 bits.
     unit = math.ldexp(1.0, math.frexp(float(owner["count"]))[1] - 62)
     if owner["block"] == 0:
-        return unit * _units_in_list(slots, rule, owner, reward, unit), 0.0
+        return unit * _units_in_list(slots, rule, owner["oldest"], reward, unit), 0.0
     units = np.int64(0)
     total = doubt = 0.0
     waiting = np.empty(_MOST_BLOCKS, dtype=np.int32)
@@ -522,8 +462,11 @@ def cell_mass(phi: Any, rule: Any, cell: Any, reward: Any, tolerance: Any) -> tu
         block = np.int64(waiting[count])
         for i in range(block, block + FAN):
             bucket = buckets[i]
-            left = bucket["low"] - reward
-            if bucket["count"] == 0 or left >= reach or left + bucket["width"] <= -reach:
+            if (
+                bucket["count"] == 0
+                or bucket["low"] - reward >= reach
+                or bucket["high"] - reward <= -reach
+            ):
                 continue
             known, off = bucket_mass(rule, bucket, reward)
             if off <= tolerance:
@@ -533,14 +476,14 @@ def cell_mass(phi: Any, rule: Any, cell: Any, reward: Any, tolerance: Any) -> tu
                 waiting[count] = bucket["block"]
                 count += 1
             else:
-                units += _units_in_list(slots, rule, bucket, reward, unit)
+                units += _units_in_list(slots, rule, bucket["oldest"], reward, unit)
     return total + units * unit, doubt
 
 
 @compiled
-def _units_in_list(slots: Any, rule: Any, owner: Any, reward: Any, unit: Any) -> Any:
+def _units_in_list(slots: Any, rule: Any, oldest: Any, reward: Any, unit: Any) -> Any:
     units = np.int64(0)
-    slot = np.int64(owner["oldest"])
+    slot = np.int64(oldest)
     while slot >= 0:
         units += np.int64(mass(rule, slots[slot]["reward"] - reward) / unit)
         slot = np.int64(slots[slot]["younger"])
@@ -574,9 +517,9 @@ def is_dense(phi: Any, rule: Any, cell: Any, reward: Any) -> bool:
 def oldest_within(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     """Slot of the oldest of a cell's rewards at most `within` away, or -1."""
     owner, slots, buckets = phi.cells[cell], phi.slots, phi.buckets
-    best, best_stamp = np.int64(-1), np.int64(_LAST_STAMP)
+    best, best_stamp = np.int64(-1), np.int64(_NEVER)
     if owner["block"] == 0:
-        return _first_near(slots, owner, reward, within, best_stamp)
+        return _first_near(slots, owner["oldest"], reward, within, best_stamp)
     waiting = np.empty(_MOST_BLOCKS, dtype=np.int32)
     waiting[0] = owner["block"]
     count = 1
@@ -585,11 +528,8 @@ def oldest_within(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
         block = np.int64(waiting[count])
         for i in range(block, block + FAN):
             bucket = buckets[i]
-            if bucket["count"] == 0 or bucket["stamp"] >= best_stamp:
-                continue
-            left = bucket["low"] - reward
-            right = bucket["low"] + bucket["width"] - reward
-            if left > within or right < -within:
+            left, right = bucket["low"] - reward, bucket["high"] - reward
+            if bucket["stamp"] >= best_stamp or left > within or right < -within:
                 continue
             if left >= -within and right <= within:
                 best, best_stamp = np.int64(bucket["oldest"]), np.int64(bucket["stamp"])
@@ -597,16 +537,16 @@ def oldest_within(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
                 waiting[count] = bucket["block"]
                 count += 1
             else:
-                found = _first_near(slots, bucket, reward, within, best_stamp)
+                found = _first_near(slots, bucket["oldest"], reward, within, best_stamp)
                 if found >= 0:
                     best, best_stamp = found, np.int64(slots[found]["stamp"])
     return best
 
 
 @compiled
-def _first_near(slots: Any, owner: Any, reward: Any, within: Any, before: Any) -> Any:
+def _first_near(slots: Any, oldest: Any, reward: Any, within: Any, before: Any) -> Any:
     """First slot of a list with a reward at most `within` away and a stamp `before` this, or -1."""
-    slot = np.int64(owner["oldest"])
+    slot = np.int64(oldest)
     while slot >= 0 and slots[slot]["stamp"] < before:
         if abs(slots[slot]["reward"] - reward) <= within:
             return slot
@@ -636,44 +576,19 @@ def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
 
 
 @compiled
-def _insert_rows(phi: Any, keys: Any, rewards: Any, places: Any, widths: Any, row: Any) -> Any:
-    """Store rewards from `row` on in these slots; gives the row for which there is no room.
-
-    Where a cell has buckets, its widest are at least of this width.
-    """
+def _insert_rows(phi: Any, keys: Any, rewards: Any, places: Any, row: Any) -> Any:
+    """Store rewards from `row` on in these slots; gives the row for which there is no room."""
     while row < len(rewards):
         cell = find_cell(phi.cells, keys[row])
         if places[row] >= len(phi.slots) or not prepare(phi, cell, rewards[row]):
             break
-        owner = phi.cells[cell]
-        while owner["block"] != 0 and phi.buckets[owner["block"]]["width"] < widths[row]:
-            if phi.buckets[0]["count"] < _SPARE_BLOCKS:
-                return row
-            _widen(phi, owner)
         insert(phi, cell, keys[row], places[row], rewards[row])
         row += 1
     return row
 
 
-@compiled
-def _free_blocks(buckets: Any, block: Any) -> None:
-    """Put all blocks from this one on among the unused ones."""
-    for first in range(block, len(buckets), FAN):
-        _free_block(buckets, first)
-
-
-@compiled
-def _renumber(phi: Any, oldest_first: Any) -> None:
-    """Give the slots that hold something new stamps, from 0 on."""
-    for stamp in range(len(oldest_first)):
-        phi.slots[oldest_first[stamp]]["stamp"] = stamp
-    for i in range(FAN, len(phi.buckets)):
-        if phi.buckets[i]["count"] > 0:
-            phi.buckets[i]["stamp"] = phi.slots[phi.buckets[i]["oldest"]]["stamp"]
-    phi.state[0]["clock"] = len(oldest_first)
-
-
 def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+    """Give a copy with this length; zeros that nobody has touched take no memory."""
     longer = np.zeros(length, dtype=array.dtype)
     longer[: len(array)] = array
     return longer
@@ -687,8 +602,9 @@ class Phi:
     """
 
     def __init__(self, scale: float) -> None:
-        state = np.zeros(1, dtype=STATE)
-        state["narrowest"] = math.ldexp(1.0, math.frexp(scale)[1] - 24)
+        self._scale = scale
+        width = math.ldexp(2.0, math.frexp(scale)[1])
+        state = np.array([(0, 0, 0, 1, FAN, width)], dtype=STATE)
         self.arrays = Arrays(
             np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
         )
@@ -710,7 +626,7 @@ class Phi:
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell."""
-        counts = self.arrays.cells["count"][1:].astype(np.int64)
+        counts = self.arrays.cells["count"].astype(np.int64)
         return counts[counts > 0]
 
     def holds(self, slot: int) -> bool:
@@ -723,17 +639,12 @@ class Phi:
         return held[np.argsort(self.arrays.slots["stamp"][held])]
 
     def insert(
-        self,
-        keys: NDArray[np.uint64],
-        rewards: NDArray[np.float64],
-        slots: NDArray[np.int64],
-        widths: NDArray[np.float64] | None = None,
+        self, keys: NDArray[np.uint64], rewards: NDArray[np.float64], slots: NDArray[np.int64]
     ) -> None:
         """Store rewards in cells with these keys, in order."""
         row = 0
-        widths = np.zeros(len(rewards)) if widths is None else widths
         while row < len(rewards):
-            row = _insert_rows(self.arrays, keys, rewards, slots, widths, row)
+            row = _insert_rows(self.arrays, keys, rewards, slots, row)
             if row < len(rewards):
                 self.make_room(int(slots[row]))
 
@@ -749,63 +660,57 @@ class Phi:
         Args:
             slot: that the reward goes into.
         """
-        slots, cells, buckets, state = self.arrays
-        lengths = [len(slots), len(cells), len(buckets)]
-        if slot >= len(slots):
-            lengths[0] = slot + slot // 8 + 16
-        if cells[0]["count"] == 0:
-            lengths[1] += len(cells) // 8 + 16
-        if buckets[0]["count"] < _SPARE_BLOCKS:
-            lengths[2] += (len(buckets) // FAN // 8 + _SPARE_BLOCKS) * FAN
-        self._grow(lengths)
-        if state[0]["clock"] >= _LAST_STAMP:
-            _renumber(self.arrays, self.slots_held())
+        slots, cells, buckets, states = self.arrays
+        if states[0]["clock"] >= _NEVER:
+            # The same again, with stamps from 0 on.
+            self.arrays = Phi.from_state_dict(self._scale, self.state_dict()).arrays
+        elif slot >= len(slots):
+            self._grow(slot + slot // 8 + 16, len(cells), len(buckets))
+        elif states[0]["cells"] == len(cells) - 1:
+            self._grow(len(slots), len(cells) + len(cells) // 8 + 16, len(buckets))
+        else:
+            self._grow(len(slots), len(cells), len(buckets) + (len(buckets) // FAN // 8 + 1) * FAN)
 
-    def _grow(self, lengths: Sequence[int]) -> None:
+    def _grow(self, slots: int, cells: int, buckets: int) -> None:
         """Let slots, cells and buckets be as many as these, which are at least what they are."""
-        slots, cells, buckets, state = self.arrays
-        if lengths[0] > len(slots):
-            slots = _longer(slots, lengths[0])
-        if lengths[1] > len(cells):
-            cells = _longer(cells, lengths[1])
-            _link_cells(cells)
-        if lengths[2] > len(buckets):
-            longer = _longer(buckets, lengths[2])
-            _free_blocks(longer, len(buckets))
-            buckets = longer
-        self.arrays = Arrays(slots, cells, buckets, state)  # all at once, for an interrupt
+        lengths = slots, cells, buckets
+        grown = [
+            array if len(array) == length else _longer(array, length)
+            for array, length in zip(self.arrays, lengths, strict=False)
+        ]
+        if cells > len(self.arrays.cells) and self.cells:
+            _link_cells(grown[1])
+        self.arrays = Arrays(*grown, self.arrays.state)  # all at once, for an interrupt
 
     def state_dict(self) -> dict[str, Any]:
         """Give the contents, on which decisions depend, and the room, on which `nbytes` does.
 
-        Contents are slots, rewards and cell keys, oldest first. What is divided follows from them,
-        but not how wide a cell's buckets are, since a far reward may have left.
+        Contents are slots, rewards and cell keys, oldest first; all else follows from them.
         """
         slots, cells, buckets, _ = self.arrays
         held = self.slots_held()
-        owners = cells[slots["cell"][held]]
         return {
             "slots": held,
             "rewards": slots["reward"][held],
-            "keys": owners["key"],
-            "widths": np.where(owners["block"] > 0, buckets["width"][owners["block"]], 0.0),
+            "keys": cells["key"][slots["cell"][held]],
             "room": [len(slots), len(cells), len(buckets)],
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Hold what `state_dict` gave; so far nothing is held.
+    @classmethod
+    def from_state_dict(cls, scale: float, state: dict[str, Any]) -> Phi:
+        """Make the phi that `state_dict` described.
 
         Raises:
             ValueError: it is not the state of a phi.
         """
-        columns = [np.asarray(state[name]) for name in ("slots", "rewards", "keys", "widths")]
-        slots, rewards, keys, widths = columns
+        columns = [np.asarray(state[name]) for name in ("slots", "rewards", "keys")]
+        slots, rewards, keys = columns
         room = [int(length) for length in state["room"]]
         if len({column.shape for column in columns}) > 1 or slots.ndim != 1 or len(room) != 3:
             raise ValueError("the filter's slots, rewards and cells are not of one length")
-        if "".join(column.dtype.kind for column in columns) != "ifuf":
+        if "".join(column.dtype.kind for column in columns) != "ifu":
             raise ValueError("the filter's slots, rewards or cells are of the wrong type")
-        if not (np.abs(rewards) <= FURTHEST).all() or not (np.abs(widths) <= FURTHEST).all():
+        if not (np.abs(rewards) <= FURTHEST).all():
             raise ValueError(f"a reward of the filter is not within {FURTHEST:.0e}")
         if len(np.unique(slots)) < len(slots):
             raise ValueError("the filter has a slot twice")
@@ -817,5 +722,7 @@ class Phi:
             raise ValueError(f"slots of the filter go to {largest}, where there are {room[0]}")
         if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
             raise ValueError(f"the filter has room for {room}, which cannot be")
-        self._grow(room)
-        self.insert(keys, rewards, slots.astype(np.int64), widths)
+        made = cls(scale)
+        made._grow(*room)
+        made.insert(keys, rewards, slots.astype(np.int64))
+        return made

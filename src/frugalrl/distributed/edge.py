@@ -92,7 +92,6 @@ class EdgeFilter:
             "slots": np.arange(count),
             "rewards": snapshot.rewards.astype(np.float64),
             "keys": keys,
-            "widths": np.zeros(count),
             "room": [count + 1, len(snapshot.keys) + 1, 8],
         }
         self._filter = FrugalFilter.from_state_dict({**snapshot.state, "phi": phi})
