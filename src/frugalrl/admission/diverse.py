@@ -24,7 +24,7 @@ import numpy as np
 from frugalrl.admission.dimensions import important_dimensions
 from frugalrl.admission.partition import _mix as mix
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
-from frugalrl.admission.rows import Call, all_finite, as_rows
+from frugalrl.admission.rows import Offer, all_finite, as_rows
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
 
@@ -101,7 +101,7 @@ class DiverseFilter:
         self.first_steps = integer_from("first_steps", first_steps, 1)
         self.seed = integer_from("seed", seed, 0)
         self._dimensions = 0
-        self._call: Call | None = None
+        self._offer: Offer | None = None
         self._known = _Known(
             **_NO_ROWS,
             axes=np.empty(0, dtype=AXIS),
@@ -123,7 +123,7 @@ class DiverseFilter:
 
     def begin(self, observation_space: Box | None) -> None:
         """Learn how many dimensions observations have."""
-        if self._call is not None or len(self._known.numbers):
+        if self._offer is not None or len(self._known.numbers):
             raise ValueError("this filter already decides for a buffer; make a new DiverseFilter")
         if observation_space is not None:
             self._expect(int(np.prod(observation_space.shape)))
@@ -143,30 +143,26 @@ class DiverseFilter:
         free: NDArray[np.int64],
     ) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        states, values = as_rows(observations, rewards, self._dimensions)
-        if not all_finite(states, values):
+        rows = as_rows(observations, rewards, self._dimensions)
+        if not all_finite(rows):
             raise ValueError("a buffer must not offer rows with NaN or infinity")
         if not self._dimensions:
-            self._expect(states.shape[1])
-        call = self._call
-        if call is None or not call.is_same(states, values, free):
-            call = self._call = Call(states, values, free)
-        if not call.progress[2]:
-            self._prepare(call.slots)
-            decide(
-                self._known, self.run_length, self.tries, call.observations, call.rewards,
-                call.slots, call.codes, call.chosen, call.progress,
-            )  # fmt: skip
-        return call.decisions()
+            self._expect(rows.shape[1] - 1)
+        offer = self._offer
+        if offer is None or not offer.is_same(rows, free):
+            offer = self._offer = Offer(rows, free)
+        if not offer.is_decided:
+            self._prepare(offer.slots)
+            decide(self._known, self.run_length, self.tries, rows, offer.slots, offer.answer)
+        return offer.decisions()
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
-        slots = np.array([slot], dtype=np.int64)
-        states, values = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
-        self._prepare(slots)
+        rows = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
+        offer = Offer(rows, np.array([slot], dtype=np.int64))
+        self._prepare(offer.slots)
         if self._known.numbers[slot, 0] == EMPTY:
-            codes, chosen, progress = np.empty(1, np.int8), slots.copy(), np.zeros(3, np.int64)
-            decide(self._known, 1, 1, states, values, slots, codes, chosen, progress)
+            decide(self._known, 1, 1, rows, offer.slots, offer.answer)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
@@ -437,14 +433,11 @@ def _next_victim(known: Any, run_length: Any, tries: Any) -> Any:
 
 
 @compiled
-def decide(
-    known: Any, run_length: Any, tries: Any, observations: Any, rewards: Any, free: Any,
-    codes: Any, slots: Any, progress: Any,
-) -> None:  # fmt: skip
+def decide(known: Any, run_length: Any, tries: Any, rows: Any, free: Any, answer: Any) -> None:
     """Decide about rows, up to where the filter has to make room or classes anew first."""
-    state = known.state[0]
+    state, codes, slots = known.state[0], answer[0], answer[1]
     row = taken = 0
-    while row < len(rewards):
+    while row < len(rows):
         if len(known.axes) == 0 and state["first"] == len(known.slots):
             break
         if taken < len(free):
@@ -459,6 +452,6 @@ def decide(
         else:
             codes[row], slots[row] = REPLACE, _next_victim(known, run_length, tries)
             clear(known, slots[row])
-        _write(known, slots[row], observations[row], rewards[row])
+        _write(known, slots[row], rows[row, :-1], rows[row, -1])
         row += 1
-    progress[0], progress[1], progress[2] = row, taken, 1
+    codes[-1], slots[-1] = row, -1

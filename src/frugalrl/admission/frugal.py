@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from frugalrl.admission.density_kernels import make_rule
-from frugalrl.admission.partition import AXIS, cell_key, cell_keys, checked_partition
+from frugalrl.admission.dimensions import important_dimensions
+from frugalrl.admission.partition import (
+    AXIS,
+    cell_key,
+    cell_keys,
+    checked_partition,
+    make_partition,
+)
 from frugalrl.admission.phi import (
     FURTHEST,
     Arrays,
@@ -22,20 +29,239 @@ from frugalrl.admission.phi import (
     remove,
 )
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
-from frugalrl.admission.rows import Call, all_finite, as_rows
+from frugalrl.admission.rows import Offer, all_finite, as_rows
 from frugalrl.admission.settings import FrugalSettings
-from frugalrl.admission.warmup import AWAITED, GONE, WarmUp
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
     from numpy.typing import ArrayLike, NDArray
 
-_NO_BOUNDS = (np.empty(0), np.empty(0))
+    from frugalrl.admission.rows import Rows
+
 _NO_SLOTS = np.empty(0, dtype=np.int64)
 _DONE, _NO_ROOM, _SLOT_TAKEN = range(3)
 _ALREADY_TAKEN = "this filter already decides for a {}; make a new FrugalFilter"
-_NOT_FINITE = "a buffer must not offer rows with NaN or infinity"
+_AWAITED, _GONE = -1, -2
+"""Instead of a slot: its owner is to make one free; the row is not stored, or no longer."""
+_LEAST_SPREAD = 1e-12
+"""Standard deviation, relative to the largest reward, below which rewards count as equal."""
+
+
+class WarmUp:
+    """The first transitions, in order, with the slots that hold them.
+
+    Args:
+        steps: length of the warm-up.
+        dimensions: of an observation; 0 while that is not known.
+    """
+
+    given_up = None
+    cells = 0
+
+    def __init__(self, steps: int, dimensions: int) -> None:
+        self._steps = steps
+        self._rows = np.empty((0, dimensions + 1))
+        self._slots = _NO_SLOTS
+        self.seen: tuple[int, Offer | None] = (0, None)
+        """How many rows there are, and the offer of the last: others written do not count."""
+        self._held: set[int] = set()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole warm-up: an observation, a reward and a slot per step."""
+        dimensions = self._rows.shape[1] - 1
+        return 8 * self._steps * (dimensions + 2) if dimensions else 0
+
+    @property
+    def offer(self) -> Offer | None:
+        """The last offer, which may be made again."""
+        return self.seen[1]
+
+    @property
+    def steps_left(self) -> int:
+        """Transitions that are yet to come."""
+        return self._steps - self.seen[0]
+
+    @property
+    def stored(self) -> int:
+        """Rows in a slot."""
+        return len(self.slots_held())
+
+    def slots_held(self) -> NDArray[np.int64]:
+        """Slots in use, in ascending order."""
+        slots = self._slots[: self.seen[0]]
+        return np.sort(slots[slots >= 0])
+
+    def write(self, rows: Rows, slots: NDArray[np.int64]) -> int:
+        """Write rows behind those seen; gives how many there are with them."""
+        start, end = self.seen[0], self.seen[0] + len(rows)
+        if end > len(self._slots):
+            length = min(max(end, 2 * start), self._steps)
+            more = np.empty((length - start, self._rows.shape[1]))
+            self._rows = np.concatenate([self._rows[:start], more])
+            self._slots = np.append(self._slots[:start], np.full(length - start, _GONE))
+        self._rows[start:end], self._slots[start:end] = rows, slots
+        return end
+
+    def commit(self, rows: int, offer: Offer | None) -> None:
+        """Let so many rows count."""
+        before = self.seen[0]
+        self.seen = rows, offer
+        self._held.update(self._slots[before:rows].tolist())
+
+    def holds_any(self, slots: NDArray[np.int64]) -> bool:
+        """Tell whether any of these slots is in use."""
+        return not self._held.isdisjoint(slots.tolist())
+
+    def place(self, slot: int) -> None:
+        """Give the last row its slot."""
+        last = self.seen[0] - 1
+        if last >= 0 and self._slots[last] == _AWAITED:
+            self._slots[last] = slot
+            self._held.add(slot)
+
+    def forget(self, slot: int) -> None:
+        """Note that a slot was evicted."""
+        slots = self._slots[: self.seen[0]]
+        slots[slots == slot] = _GONE
+        self._held.discard(slot)
+
+    def fit(
+        self,
+        settings: FrugalSettings,
+        bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
+        rows: int,
+    ) -> Fitted | None:
+        """End the warm-up with so many rows: find kappa and alpha, fill phi.
+
+        Gives None if rows are yet to come, or the last one awaits its slot.
+        """
+        if rows < self._steps or self._slots[rows - 1] == _AWAITED:
+            return None
+        seen, slots = self._rows[:, :-1], self._slots
+        important = important_dimensions(
+            seen, settings.dimension_threshold, settings.min_dimension_fraction
+        )
+        bins = settings.bins_of(seen.shape[1])
+        partition = make_partition(important, seen, bounds, bins, settings.outside)
+        scale = settings.reward_scale
+        if scale == "auto":
+            scale = _deviation(self._rows[:, -1])
+        fitted = Fitted(settings, partition, float(scale))
+        left = held = np.flatnonzero(slots >= 0)
+        if settings.warmup == "filter" and len(held):
+            # Which of them are left when they pass through admission, in order.
+            trial = Offer(self._rows[held], np.arange(len(held)))
+            Fitted(settings, partition, float(scale)).decide(trial)
+            row_in_place = dict(zip(trial.answer[1, :-1].tolist(), held.tolist(), strict=True))
+            row_in_place.pop(-1, None)
+            left = np.array(sorted(row_in_place.values()), dtype=np.int64)
+            fitted.given_up = slots[np.setdiff1d(held, left)]
+        fitted.put(self._rows[left], slots[left])
+        return fitted
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of what was seen so far."""
+        rows = self._rows[: self.seen[0]]
+        return {
+            "observations": rows[:, :-1].copy(),
+            "rewards": rows[:, -1].copy(),
+            "slots": self._slots[: self.seen[0]].copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was called."""
+        observations, rewards, slots = (
+            np.asarray(state[name]) for name in ("observations", "rewards", "slots")
+        )
+        held = slots[slots >= 0]
+        if not (
+            observations.shape == (len(rewards), self._rows.shape[1] - 1)
+            and slots.shape == rewards.shape == (len(rewards),)
+            and len(rewards) <= self._steps
+            and len(np.unique(held)) == len(held)
+            and np.isfinite(observations).all()
+            and np.isfinite(rewards).all()
+        ):
+            raise ValueError("the warm-up does not fit itself: a slot twice, or too many steps")
+        self.commit(self.write(np.column_stack([observations, rewards]), slots), None)
+
+
+def _deviation(rewards: NDArray[np.float64]) -> float:
+    """Give the standard deviation, 0 where it is nothing but rounding errors."""
+    largest = float(np.abs(rewards).max())
+    # Divided by a power of two, which is exact: squares of large rewards would overflow.
+    exponent = int(np.frexp(largest)[1])
+    deviation = float(np.std(np.ldexp(rewards, -exponent)))
+    scale = float(np.ldexp(deviation, exponent))
+    is_spread = rewards.min() < rewards.max() and scale >= _LEAST_SPREAD * largest
+    # Dividing by a number smaller than the smallest normal one gives infinity.
+    return scale if is_spread and scale >= np.finfo(np.float64).tiny else 0.0
+
+
+class Fitted(Phi):
+    """What a filter decides by once its warm-up has ended: phi, the partition and the rule.
+
+    Args:
+        settings: of the filter.
+        partition: of the states.
+        scale: rewards are divided by it; 0 where none was found.
+    """
+
+    def __init__(self, settings: FrugalSettings, partition: NDArray[Any], scale: float) -> None:
+        super().__init__(settings.bandwidth + settings.half_width)
+        self.partition = partition
+        self.scale = scale or 1.0
+        self.scale_was_found = scale > 0.0
+        self.rules = make_rule(
+            settings.kernel,
+            settings.bandwidth,
+            settings.half_width,
+            settings.density_threshold,
+            settings.decay,
+            self.scale,
+            settings.on_equivalent == "replace",
+        )
+        self.given_up: NDArray[np.int64] | None = None
+        """Slots given up when the warm-up ended, until the owner is told."""
+        self.offer: Offer | None = None
+        """The last offer, which may be made again."""
+
+    def decide(self, offer: Offer) -> None:
+        """Decide about the rows of an offer, as far as that has not been done yet."""
+        while True:
+            status = _decide(
+                *self.arrays, self.partition, self.rules, offer.rows, offer.slots, offer.answer
+            )
+            if status != _NO_ROOM:
+                break
+            taken = int(offer.answer[1, -1])
+            self.make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
+        if status == _SLOT_TAKEN:
+            raise ValueError(_ALREADY_TAKEN.format("buffer"))
+        if self.given_up is offer.given_up:
+            self.given_up = None
+
+    def put(self, rows: Rows, slots: NDArray[np.int64]) -> None:
+        """Store rows without asking whether they are new."""
+        with np.errstate(over="ignore"):
+            rewards = np.clip(rows[:, -1] / self.scale, -FURTHEST, FURTHEST)
+        self.insert(cell_keys(self.partition, rows), rewards, slots)
+
+    def forget(self, slot: int) -> None:
+        """Remove an evicted slot; nothing happens if it holds nothing."""
+        if not self.remove(slot) and self.given_up is not None:
+            self.given_up = self.given_up[self.given_up != slot]
+
+    def slots_held(self) -> NDArray[np.int64]:
+        """Slots in use, in ascending order; those given up count until the owner is told."""
+        given_up = _NO_SLOTS if self.given_up is None else self.given_up
+        return np.sort(np.append(self.oldest_first(), given_up))
+
+    def density(self, row: NDArray[np.float64]) -> float:
+        """Reward density estimate of a row; 0 in an empty cell."""
+        return float(_density(self.arrays, self.partition, self.rules, row))
 
 
 @compiled
@@ -46,115 +272,64 @@ def _decide(
     state: Any,
     partition: Any,
     rules: Any,
-    observations: Any,
-    rewards: Any,
+    rows: Any,
     free: Any,
-    codes: Any,
-    chosen: Any,
-    progress: Any,
+    answer: Any,
 ) -> int:
-    """Decide about rows in order, going on where the `progress` of the call stands.
+    """Decide about rows in order, going on where the `answer` ends.
 
     Returns:
         Whether that is done, or what is in the way: too little room, which changes nothing, or a
         free slot that holds something.
     """
     phi, rule = Arrays(slots, cells, buckets, state), rules[0]
-    row, taken, is_done = progress
-    if row == 0 and not is_done:
+    row, taken = answer[0, -1], answer[1, -1]
+    if row == 0:
         for slot in free:
             if slot < len(slots) and slots[slot]["cell"] != 0:
                 return _SLOT_TAKEN
-    while row < len(rewards) and not is_done:
-        reward = min(max(rewards[row] / rule["scale"], -FURTHEST), FURTHEST)
-        key = cell_key(partition, observations[row])
+    while row < len(rows) and taken >= 0:
+        reward = _scaled(rule, rows[row])
+        key = cell_key(partition, rows[row])
         cell = find_cell(cells, key)
         code, slot = STORE, np.int64(-1)
         if cell != 0 and is_dense(phi, rule, cell, reward):
             code = REPLACE if rule["replaces"] else DROP
-        is_done = code == STORE and taken == len(free)
         if code == REPLACE:
             slot = equivalent_slot(phi, cell, reward, rule["half_width"])
-        elif code == STORE and not is_done:
-            slot = free[taken]
+        elif code == STORE:
+            if taken < len(free):
+                slot = free[taken]
+                taken += 1
+            else:
+                taken = -1
         if slot >= 0:
             if slot >= len(slots) or not prepare(phi, cell, reward):
                 return _NO_ROOM
-            if code == STORE:
-                taken += 1
-            else:
+            if code == REPLACE:
                 remove(phi, slot)
                 cell = find_cell(cells, key)  # which is gone if that was its only reward
                 prepare(phi, cell, reward)  # what that has joined; there is room
             insert(phi, cell, key, slot, reward)
-        codes[row], chosen[row] = code, slot
+        answer[0, row], answer[1, row] = code, slot
         row += 1
-        progress[0], progress[1], progress[2] = row, taken, is_done
+        answer[0, -1], answer[1, -1] = row, taken
     return _DONE
 
 
 @compiled
-def _density(phi: Any, partition: Any, rules: Any, observation: Any, reward: Any) -> Any:
-    """Reward density estimate of a reward in the cell of a state; 0 in an empty cell."""
-    rule = rules[0]
-    cell = find_cell(phi.cells, cell_key(partition, observation))
+def _scaled(rule: Any, row: Any) -> Any:
+    """Reward of a row as phi holds it."""
+    return min(max(row[-1] / rule["scale"], -FURTHEST), FURTHEST)
+
+
+@compiled
+def _density(phi: Any, partition: Any, rules: Any, row: Any) -> Any:
+    cell = find_cell(phi.cells, cell_key(partition, row))
     if cell == 0:
         return 0.0
-    scaled = min(max(reward / rule["scale"], -FURTHEST), FURTHEST)
-    return cell_mass(phi, rule, cell, scaled, 0.0)[0] / phi.cells[cell]["count"]
-
-
-class _Fitted:
-    """What a filter decides by once its warm-up has ended."""
-
-    def __init__(self, settings: FrugalSettings, partition: NDArray[Any], scale: float) -> None:
-        self.partition = partition
-        self.scale = scale or 1.0
-        self.rules = make_rule(
-            settings.kernel,
-            settings.bandwidth,
-            settings.half_width,
-            settings.density_threshold,
-            settings.decay,
-            self.scale,
-            settings.on_equivalent == "replace",
-        )
-        self.phi = Phi(settings.bandwidth + settings.half_width)
-        self.given_up: NDArray[np.int64] | None = None
-        """Slots given up when the warm-up ended, until the owner is told."""
-        self.call: Call | None = None
-        """The last offer, which may be made again."""
-        self.scale_was_found = scale > 0.0
-
-    def decide(self, call: Call) -> None:
-        """Decide about the rows of a call, as far as that has not been done yet."""
-        while True:
-            status = _decide(
-                *self.phi.arrays, self.partition, self.rules,
-                call.observations, call.rewards, call.slots, call.codes, call.chosen, call.progress,
-            )  # fmt: skip
-            if status != _NO_ROOM:
-                break
-            taken = int(call.progress[1])
-            self.phi.make_room(int(call.slots[taken]) if taken < len(call.slots) else 0)
-        if status == _SLOT_TAKEN:
-            raise ValueError(_ALREADY_TAKEN.format("buffer"))
-
-    def slots_held(self) -> NDArray[np.int64]:
-        """Slots in use, in ascending order; those given up count until the owner is told."""
-        held = self.phi.slots_held()
-        return np.sort(held if self.given_up is None else np.append(held, self.given_up))
-
-    def insert(
-        self,
-        observations: NDArray[np.float64],
-        rewards: NDArray[np.float64],
-        slots: NDArray[np.int64],
-    ) -> None:
-        """Store rows without asking whether they are new."""
-        with np.errstate(over="ignore"):
-            scaled = np.clip(rewards / self.scale, -FURTHEST, FURTHEST)
-        self.phi.insert(cell_keys(self.partition, observations), scaled, slots)
+    reward = _scaled(rules[0], row)
+    return cell_mass(phi, rules[0], cell, reward, 0.0)[0] / phi.cells[cell]["count"]
 
 
 class FrugalFilter:
@@ -211,28 +386,14 @@ class FrugalFilter:
         warmup: str = "keep",
         reward_scale: float | Literal["auto"] = 1.0,
     ) -> None:
-        self.settings = FrugalSettings(
-            warmup_steps=warmup_steps,
-            dimension_threshold=dimension_threshold,
-            min_dimension_fraction=min_dimension_fraction,
-            bins=bins,  # type: ignore[arg-type]
-            kernel=kernel,
-            bandwidth=bandwidth,
-            half_width=half_width,
-            density_threshold=density_threshold,
-            decay=decay,
-            bounds=bounds,  # type: ignore[arg-type]
-            outside=outside,
-            on_equivalent=on_equivalent,
-            warmup=warmup,
-            reward_scale=reward_scale,
-        )
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self.settings = FrugalSettings(**given)
         self.rejected_nonfinite = 0
         self._owner: Literal["nobody", "buffer", "stream"] = "nobody"
-        self._bounds = _NO_BOUNDS
-        # One of these at a time; neither before the first transition. An interrupt may come at any
-        # line, so what an offer changes is changed by one assignment, or within compiled code.
-        self._stage: WarmUp | _Fitted | None = None
+        self._bounds = self.settings.bounds_before_warmup(0, None)
+        # An interrupt may come at any line, so what an offer changes is changed by one assignment,
+        # or within compiled code.
+        self._stage: WarmUp | Fitted = WarmUp(warmup_steps, 0)
         self._stream_slots = _NO_SLOTS
 
     @classmethod
@@ -253,118 +414,10 @@ class FrugalFilter:
 
     def begin(self, observation_space: Box | None) -> None:
         """Learn the observation space, whose finite bounds give the range of its dimensions."""
-        if self._stage is not None:
+        if isinstance(self._stage, Fitted) or self._stage.seen[0]:
             raise self._taken()
         dimensions = 0 if observation_space is None else int(np.prod(observation_space.shape))
         self._serve("buffer", dimensions, observation_space)
-
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
-        """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        states, values = as_rows(observations, rewards, self._dimensions)
-        if self._owner != "buffer" or not self._dimensions:
-            self._serve("buffer", states.shape[1])
-        if not all_finite(states, values):
-            raise ValueError(_NOT_FINITE)
-        decisions = self._offer(states, values, free)
-        self._warn_of_scale()
-        return decisions
-
-    def _offer(
-        self, states: NDArray[np.float64], values: NDArray[np.float64], free: Any
-    ) -> Decisions:
-        stage = self._stage
-        if stage is None:
-            stage = self._stage = WarmUp(self.settings.warmup_steps, states.shape[1])
-        call = stage.call
-        if call is None or not call.is_same(states, values, free):
-            if isinstance(stage, WarmUp):
-                return self._offer_warmup(stage, Call(states, values, free))
-            call = stage.call = Call(states, values, free, stage.given_up)
-        if isinstance(stage, _Fitted):
-            stage.decide(call)
-            if stage.given_up is call.given_up:
-                stage.given_up = None
-        return call.decisions()
-
-    def _offer_warmup(self, warmup: WarmUp, call: Call) -> Decisions:
-        """Take rows into the warm-up, which may end with them."""
-        decided = min(len(call.rewards), warmup.steps_left)
-        if self.settings.warmup == "observe":
-            call.codes[:decided], slots = DROP, np.full(decided, GONE, dtype=np.int64)
-        else:
-            decided = min(decided, len(call.slots) + 1)
-            call.codes[:decided], slots = STORE, call.slots[:decided]
-            if decided > len(slots):
-                slots = np.append(slots, AWAITED)
-            call.chosen[:decided] = slots
-            if warmup.holds_any(call.slots[:decided]):
-                raise self._taken()
-        call.progress[:] = decided, 0, True
-        rows = warmup.write(call.observations[:decided], call.rewards[:decided], slots)
-        if warmup.is_complete(rows):
-            fitted = self._fit(warmup, rows)
-            fitted.call, call.released, fitted.given_up = call, fitted.given_up, None
-            self._stage = fitted
-        else:
-            warmup.commit(rows, call)
-        return call.decisions()
-
-    def _fit(self, warmup: WarmUp, rows: int) -> _Fitted:
-        """End the warm-up with so many rows: find kappa and alpha, fill phi."""
-        scale = warmup.reward_scale(self.settings)
-        partition = warmup.partition(self.settings, self._bounds)
-        fitted = _Fitted(self.settings, partition, scale)
-        held = warmup.rows_held(rows)
-        if self.settings.warmup == "filter" and len(held):
-            # Which of them are left when they pass through admission, in order.
-            places = np.arange(len(held), dtype=np.int64)
-            trial = Call(warmup.observations[held], warmup.rewards[held], places)
-            fitted.decide(trial)
-            row_in_place = dict(zip(trial.chosen.tolist(), held.tolist(), strict=True))
-            row_in_place.pop(-1, None)
-            left = np.array(sorted(row_in_place.values()), dtype=np.int64)
-            fitted.given_up = warmup.slots[np.setdiff1d(held, left)]
-            held = left
-            fitted.phi = Phi(self.settings.bandwidth + self.settings.half_width)
-        fitted.insert(warmup.observations[held], warmup.rewards[held], warmup.slots[held])
-        return fitted
-
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
-        """Complete a STORE that had no slot; nothing happens if the slot is known already."""
-        stage = self._stage
-        if isinstance(stage, WarmUp):
-            stage.place(slot)
-            if stage.is_complete(stage.rows):
-                self._stage = self._fit(stage, stage.rows)
-                self._warn_of_scale()
-        elif stage is not None and not stage.phi.holds(slot):
-            states, values = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
-            stage.insert(states, values, np.array([slot], dtype=np.int64))
-
-    def _warn_of_scale(self) -> None:
-        """Warn once if there was no scale to find; last of all, as a warning may be an error."""
-        stage = self._stage
-        if not isinstance(stage, _Fitted) or stage.scale_was_found:
-            return
-        stage.scale_was_found = True
-        warnings.warn(
-            'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled',
-            RuntimeWarning,
-            stacklevel=3,
-        )
-
-    def forget(self, slot: int) -> None:
-        """Remove an evicted slot; nothing happens if it holds nothing."""
-        stage = self._stage
-        if isinstance(stage, WarmUp):
-            stage.forget(slot)
-        elif stage is not None and not stage.phi.remove(slot) and stage.given_up is not None:
-            stage.given_up = stage.given_up[stage.given_up != slot]
 
     def _serve(
         self, owner: Literal["buffer", "stream"], dimensions: int, space: Box | None = None
@@ -378,10 +431,89 @@ class FrugalFilter:
         if self._owner not in ("nobody", owner):
             raise self._taken()
         self._bounds = self.settings.bounds_before_warmup(dimensions, space)
+        self._stage = WarmUp(self.settings.warmup_steps, dimensions)
         self._owner = owner
 
     def _taken(self) -> ValueError:
         return ValueError(_ALREADY_TAKEN.format(self._owner))
+
+    def offer(
+        self,
+        observations: NDArray[np.floating],
+        rewards: NDArray[np.floating],
+        free: NDArray[np.int64],
+    ) -> Decisions:
+        """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
+        rows = as_rows(observations, rewards, self._dimensions)
+        if self._owner != "buffer" or not self._dimensions:
+            self._serve("buffer", rows.shape[1] - 1)
+        if not all_finite(rows):
+            raise ValueError("a buffer must not offer rows with NaN or infinity")
+        decisions = self._offer(rows, free)
+        self._warn_of_scale()
+        return decisions
+
+    def _offer(self, rows: Rows, free: Any) -> Decisions:
+        stage = self._stage
+        offer = stage.offer
+        if offer is None or not offer.is_same(rows, free):
+            offer = Offer(rows, free, stage.given_up)
+            if isinstance(stage, WarmUp):
+                self._warm_up(stage, offer)
+            else:
+                stage.offer = offer
+        if isinstance(stage, Fitted):
+            stage.decide(offer)
+        return offer.decisions()
+
+    def _warm_up(self, warmup: WarmUp, offer: Offer) -> None:
+        """Take rows into the warm-up, which may end with them."""
+        decided = min(len(offer.rows), warmup.steps_left)
+        if self.settings.warmup == "observe":
+            code, slots = DROP, np.full(decided, _GONE, dtype=np.int64)
+        else:
+            decided = min(decided, len(offer.slots) + 1)
+            code, slots = STORE, offer.slots[:decided]
+            if warmup.holds_any(slots):
+                raise self._taken()
+            if decided > len(slots):
+                slots = np.append(slots, _AWAITED)
+        offer.answer[0, :decided], offer.answer[1, :decided] = code, np.maximum(slots, -1)
+        offer.answer[:, -1] = decided, -1
+        rows = warmup.write(offer.rows[:decided], slots)
+        fitted = warmup.fit(self.settings, self._bounds, rows)
+        if fitted is None:
+            warmup.commit(rows, offer)
+        else:
+            fitted.offer, offer.released, fitted.given_up = offer, fitted.given_up, None
+            self._stage = fitted
+
+    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+        """Complete a STORE that had no slot; nothing happens if the slot is known already."""
+        stage = self._stage
+        if isinstance(stage, WarmUp):
+            stage.place(slot)
+            self._stage = stage.fit(self.settings, self._bounds, stage.seen[0]) or stage
+            self._warn_of_scale()
+        elif not stage.holds(slot):
+            row = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
+            stage.put(row, np.array([slot], dtype=np.int64))
+
+    def forget(self, slot: int) -> None:
+        """Remove an evicted slot; nothing happens if it holds nothing."""
+        self._stage.forget(slot)
+
+    def _warn_of_scale(self) -> None:
+        """Warn once if there was no scale to find; last of all, as a warning may be an error."""
+        stage = self._stage
+        if isinstance(stage, WarmUp) or stage.scale_was_found:
+            return
+        stage.scale_was_found = True
+        warnings.warn(
+            'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled',
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     # --- a stream without storage -----------------------------------------------------------------
 
@@ -398,18 +530,17 @@ class FrugalFilter:
             `rejected_nonfinite` and False. All of the warm-up is True; with `warmup="filter"` some
             of it is given up again when the warm-up ends, with "observe" all of it is False.
         """
-        states, values = as_rows(observations, rewards, self._dimensions)
+        rows = as_rows(observations, rewards, self._dimensions)
         if self._owner != "stream":
-            self._serve("stream", states.shape[1])
-        if all_finite(states, values):
-            is_stored = self._admit(states, values)
-            self._warn_of_scale()
-            return is_stored
-        is_finite = np.isfinite(values) & np.isfinite(states).all(axis=1)
-        is_stored = np.zeros(len(values), dtype=np.bool_)
-        is_stored[is_finite] = self._admit(states[is_finite], values[is_finite])
-        is_first = self.rejected_nonfinite == 0
-        self.rejected_nonfinite += int(np.count_nonzero(~is_finite))
+            self._serve("stream", rows.shape[1] - 1)
+        is_finite = np.ones(len(rows), dtype=np.bool_)
+        if not all_finite(rows):
+            is_finite = np.isfinite(rows).all(axis=1)
+            rows = rows[is_finite]
+        is_stored = np.zeros(len(is_finite), dtype=np.bool_)
+        is_stored[is_finite] = self._admit(rows)
+        is_first = self.rejected_nonfinite == 0 and len(rows) < len(is_finite)
+        self.rejected_nonfinite += len(is_finite) - len(rows)
         self._warn_of_scale()
         if is_first:
             warnings.warn(
@@ -420,18 +551,18 @@ class FrugalFilter:
             )
         return is_stored
 
-    def _admit(self, states: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _admit(self, rows: Rows) -> NDArray[np.bool_]:
         """Decide about finite rows of a stream."""
-        is_stored = np.empty(len(values), dtype=np.bool_)
-        row = 0
-        while row < len(values):
-            if len(self._stream_slots) < len(values) - row:
-                self._find_stream_slots(len(values) - row)
-            free = self._stream_slots[: len(values) - row]
-            codes = self._offer(states[row:], values[row:], free).codes
-            stored = np.equal(codes, STORE, out=is_stored[row : row + len(codes)])
+        is_stored = np.empty(len(rows), dtype=np.bool_)
+        done = 0
+        while done < len(rows):
+            if len(self._stream_slots) < len(rows) - done:
+                self._find_stream_slots(len(rows) - done)
+            free = self._stream_slots[: len(rows) - done]
+            codes = self._offer(rows[done:], free).codes
+            stored = np.equal(codes, STORE, out=is_stored[done : done + len(codes)])
             self._stream_slots = self._stream_slots[np.count_nonzero(stored) :]
-            row += len(codes)
+            done += len(codes)
         return is_stored
 
     def _find_stream_slots(self, count: int) -> None:
@@ -451,7 +582,15 @@ class FrugalFilter:
     @property
     def is_fitted(self) -> bool:
         """Whether the warm-up is over and the partition known."""
-        return isinstance(self._stage, _Fitted)
+        return isinstance(self._stage, Fitted)
+
+    def _fitted(self) -> Fitted:
+        if isinstance(self._stage, WarmUp):
+            raise AttributeError(
+                f"not known before the warm-up ends: {self._stage.seen[0]} of "
+                f"{self.settings.warmup_steps} steps seen"
+            )
+        return self._stage
 
     @property
     def important_dimensions_(self) -> NDArray[np.int64]:
@@ -473,52 +612,37 @@ class FrugalFilter:
     @property
     def cells(self) -> int:
         """Number of cells seen: those that hold a reward. 0 during the warm-up."""
-        return self._stage.phi.cells if isinstance(self._stage, _Fitted) else 0
+        return self._stage.cells
 
     @property
     def stored(self) -> int:
         """Number of rewards held."""
-        if isinstance(self._stage, _Fitted) and self._stage.given_up is None:
-            return self._stage.phi.stored
-        return len(self.slots_held())
+        given_up = self._stage.given_up
+        return self._stage.stored + (0 if given_up is None else len(given_up))
 
     @property
     def nbytes(self) -> int:
         """Bytes of state; those that the warm-up is going to take are counted from the start."""
-        if isinstance(self._stage, _Fitted):
-            return self._stage.phi.nbytes
-        return WarmUp.nbytes(self.settings.warmup_steps, self._dimensions)
+        return self._stage.nbytes
 
     def slots_held(self) -> NDArray[np.int64]:
         """Give the slots whose rewards are held, in ascending order."""
-        return _NO_SLOTS if self._stage is None else self._stage.slots_held()
+        return self._stage.slots_held()
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell seen."""
-        return self._stage.phi.cell_counts() if isinstance(self._stage, _Fitted) else _NO_SLOTS
+        return self._stage.cell_counts() if isinstance(self._stage, Fitted) else _NO_SLOTS
 
     def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
         """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
         rewards = np.zeros(len(np.asarray(observations)))
-        states, _ = as_rows(observations, rewards, self._dimensions)
-        return cell_keys(self._fitted().partition, states)
+        rows = as_rows(observations, rewards, self._dimensions)
+        return cell_keys(self._fitted().partition, rows)
 
     def reward_mass(self, observation: ArrayLike, reward: float) -> float:
         """Give the reward density estimate (RDE) of a reward in the cell of a state."""
-        states, rewards = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
-        fitted = self._fitted()
-        return float(
-            _density(fitted.phi.arrays, fitted.partition, fitted.rules, states[0], rewards[0])
-        )
-
-    def _fitted(self) -> _Fitted:
-        if not isinstance(self._stage, _Fitted):
-            seen = 0 if self._stage is None else self._stage.rows
-            raise AttributeError(
-                f"not known before the warm-up ends: {seen} of {self.settings.warmup_steps} "
-                "steps seen"
-            )
-        return self._stage
+        rows = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
+        return self._fitted().density(rows[0])
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -535,14 +659,14 @@ class FrugalFilter:
             "rejected_nonfinite": self.rejected_nonfinite,
             "bounds": {"low": self._bounds[0], "high": self._bounds[1]},
         }
-        if isinstance(stage, WarmUp):
-            state["warmup"] = stage.state_dict()
-        elif stage is not None:
+        if isinstance(stage, Fitted):
             state["reward_scale"] = stage.scale
             state["partition"] = {name: stage.partition[name].copy() for name in AXIS.names or ()}
-            state["phi"] = stage.phi.state_dict()
+            state["phi"] = stage.state_dict()
             if stage.given_up is not None:
                 state["given_up"] = stage.given_up
+        elif stage.seen[0]:
+            state["warmup"] = stage.state_dict()
         return state
 
     @classmethod
@@ -553,14 +677,15 @@ class FrugalFilter:
         made.rejected_nonfinite = int(state["rejected_nonfinite"])
         low, high = np.array(state["bounds"]["low"]), np.array(state["bounds"]["high"])
         made._bounds = low, high
-        if "warmup" in state:
-            steps = made.settings.warmup_steps
-            made._stage = WarmUp.from_state_dict(state["warmup"], steps, len(low))
-        elif "partition" in state:
+        if "partition" in state:
             partition = checked_partition(state["partition"], len(low))
-            stage = made._stage = _Fitted(made.settings, partition, float(state["reward_scale"]))
-            scale = made.settings.bandwidth + made.settings.half_width
-            stage.phi = Phi.from_state_dict(scale, state["phi"])
+            fitted = Fitted(made.settings, partition, float(state["reward_scale"]))
+            fitted.load_state_dict(state["phi"])
             if "given_up" in state:
-                stage.given_up = np.array(state["given_up"], dtype=np.int64)
+                fitted.given_up = np.array(state["given_up"], dtype=np.int64)
+            made._stage = fitted
+        else:
+            warmup = made._stage = WarmUp(made.settings.warmup_steps, len(low))
+            if "warmup" in state:
+                warmup.load_state_dict(state["warmup"])
         return made

@@ -252,18 +252,21 @@ def _divide(phi: Any, oldest: Any, low: Any, high: Any, width: Any) -> Any:
     slot = np.int64(oldest)
     while slot >= 0:
         younger = np.int64(phi.slots[slot]["younger"])
-        bucket = buckets[_bucket_for(buckets, block, phi.slots[slot]["reward"])]
-        _count_in(phi.slots, bucket, slot)
+        reward = phi.slots[slot]["reward"]
+        bucket = buckets[_bucket_for(buckets, block, reward)]
+        _count(bucket, reward, 1)
         _append(phi.slots, bucket, slot)
+        _find_oldest(phi, bucket)
         slot = younger
     return block
 
 
 @compiled
-def _collapse(phi: Any, block: Any) -> tuple[Any, Any]:
-    """Free a block whose buckets are lists; gives the oldest and the youngest of one list."""
+def _collapse(phi: Any, owner: Any) -> None:
+    """Give a cell or a bucket a list again instead of its block, whose buckets are lists."""
     slots, buckets = phi.slots, phi.buckets
-    oldest = youngest = np.int64(-1)
+    block = np.int64(owner["block"])
+    owner["block"], owner["youngest"] = 0, -1
     while True:
         bucket = buckets[_with_oldest(buckets, block)]
         if bucket["stamp"] == _NEVER:
@@ -271,15 +274,9 @@ def _collapse(phi: Any, block: Any) -> tuple[Any, Any]:
         slot = np.int64(bucket["oldest"])
         _unlink(slots, bucket, slot)
         _find_oldest(phi, bucket)
-        slots[slot]["older"], slots[slot]["younger"] = youngest, -1
-        if youngest >= 0:
-            slots[youngest]["younger"] = slot
-        else:
-            oldest = slot
-        youngest = slot
+        _append(slots, owner, slot)
     buckets[block]["block"] = buckets[0]["block"]
     buckets[0]["block"] = block
-    return oldest, youngest
 
 
 @compiled
@@ -302,14 +299,6 @@ def _find_oldest(phi: Any, bucket: Any) -> None:
         bucket["stamp"] = phi.slots[bucket["oldest"]]["stamp"]
     else:
         bucket["stamp"] = _NEVER
-
-
-@compiled
-def _count_in(slots: Any, bucket: Any, slot: Any) -> None:
-    """Count the reward of a slot, which is the youngest."""
-    if bucket["count"] == 0:
-        bucket["oldest"], bucket["stamp"] = slot, slots[slot]["stamp"]
-    _count(bucket, slots[slot]["reward"], 1)
 
 
 @compiled
@@ -346,7 +335,7 @@ def prepare(phi: Any, cell: Any, reward: Any) -> bool:
     if owner["block"] == 0:
         if owner["count"] < SCANNED:
             return True
-        if not _has_block(phi):
+        if buckets[0]["block"] == 0 and state["blocks_begun"] == len(buckets):
             return False
         owner["block"] = _divide(phi, owner["oldest"], -np.inf, np.inf, state["width"])
     block = np.int64(owner["block"])
@@ -356,17 +345,10 @@ def prepare(phi: Any, cell: Any, reward: Any) -> bool:
             width = _width_below(phi, block, bucket)
             if bucket["count"] < SCANNED or width == 0.0:
                 return True
-            if not _has_block(phi):
+            if buckets[0]["block"] == 0 and state["blocks_begun"] == len(buckets):
                 return False
             bucket["block"] = _divide(phi, bucket["oldest"], bucket["low"], bucket["high"], width)
         block = np.int64(bucket["block"])
-
-
-@compiled
-def _has_block(phi: Any) -> bool:
-    """Whether a block is free."""
-    buckets = phi.buckets
-    return bool(buckets[0]["block"] != 0 or phi.state[0]["blocks_begun"] < len(buckets))
 
 
 @compiled
@@ -386,10 +368,11 @@ def insert(phi: Any, cell: Any, key: Any, slot: Any, reward: Any) -> None:
         _append(slots, owner, slot)
     while block != 0:
         bucket = buckets[_bucket_for(buckets, block, reward)]
-        _count_in(slots, bucket, slot)
+        _count(bucket, reward, 1)
         block = np.int64(bucket["block"])
         if block == 0:
             _append(slots, bucket, slot)
+            _find_oldest(phi, bucket)
 
 
 @compiled
@@ -408,8 +391,7 @@ def remove(phi: Any, slot: Any) -> bool:
     else:
         _remove_from_block(phi, np.int64(owner["block"]), slot, reward)
         if owner["count"] <= SCANNED:
-            owner["oldest"], owner["youngest"] = _collapse(phi, np.int64(owner["block"]))
-            owner["block"] = 0
+            _collapse(phi, owner)
     if owner["count"] == 0:
         _remove_cell(phi, cell)
     return True
@@ -431,8 +413,7 @@ def _remove_from_block(phi: Any, block: Any, slot: Any, reward: Any) -> None:
         if bucket["count"] == 0:
             bucket["sum"] = bucket["square"] = bucket["cube"] = 0.0  # without what rounding left
         if bucket["block"] != 0 and bucket["count"] <= SCANNED:
-            bucket["oldest"], bucket["youngest"] = _collapse(phi, np.int64(bucket["block"]))
-            bucket["block"] = 0
+            _collapse(phi, bucket)
         if bucket["block"] == 0 or bucket["oldest"] == slot:
             _find_oldest(phi, bucket)
 
@@ -633,7 +614,7 @@ class Phi:
         """Tell whether a slot holds a reward."""
         return 0 <= slot < len(self.arrays.slots) and bool(self.arrays.slots["cell"][slot])
 
-    def slots_held(self) -> NDArray[np.int64]:
+    def oldest_first(self) -> NDArray[np.int64]:
         """Give the slots that hold a reward, oldest first."""
         held = np.flatnonzero(self.arrays.slots["cell"])
         return held[np.argsort(self.arrays.slots["stamp"][held])]
@@ -662,8 +643,9 @@ class Phi:
         """
         slots, cells, buckets, states = self.arrays
         if states[0]["clock"] >= _NEVER:
-            # The same again, with stamps from 0 on.
-            self.arrays = Phi.from_state_dict(self._scale, self.state_dict()).arrays
+            again = Phi(self._scale)  # with stamps from 0 on
+            again.load_state_dict(self.state_dict())
+            self.arrays = again.arrays
         elif slot >= len(slots):
             self._grow(slot + slot // 8 + 16, len(cells), len(buckets))
         elif states[0]["cells"] == len(cells) - 1:
@@ -688,7 +670,7 @@ class Phi:
         Contents are slots, rewards and cell keys, oldest first; all else follows from them.
         """
         slots, cells, buckets, _ = self.arrays
-        held = self.slots_held()
+        held = self.oldest_first()
         return {
             "slots": held,
             "rewards": slots["reward"][held],
@@ -696,9 +678,8 @@ class Phi:
             "room": [len(slots), len(cells), len(buckets)],
         }
 
-    @classmethod
-    def from_state_dict(cls, scale: float, state: dict[str, Any]) -> Phi:
-        """Make the phi that `state_dict` described.
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Hold what `state_dict` gave; so far nothing is held.
 
         Raises:
             ValueError: it is not the state of a phi.
@@ -722,7 +703,5 @@ class Phi:
             raise ValueError(f"slots of the filter go to {largest}, where there are {room[0]}")
         if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
             raise ValueError(f"the filter has room for {room}, which cannot be")
-        made = cls(scale)
-        made._grow(*room)
-        made.insert(keys, rewards, slots.astype(np.int64))
-        return made
+        self._grow(*room)
+        self.insert(keys, rewards, slots.astype(np.int64))

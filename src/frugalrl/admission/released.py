@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from frugalrl.admission.frugal import FrugalFilter
+from frugalrl.admission.frugal import FrugalFilter, WarmUp
 from frugalrl.admission.partition import AXIS, cell_key, checked_partition, make_partition
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
-from frugalrl.admission.rows import Call, all_finite, as_rows
-from frugalrl.admission.warmup import WarmUp
+from frugalrl.admission.rows import Offer, all_finite, as_rows
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
 
@@ -108,7 +107,7 @@ class ReleasedFilter:
         self._partition: NDArray[Any] | None = None
         self._cells: dict[int, _Cell] = {}
         self._in_use: set[int] = set()
-        self._call: Call | None = None
+        self._offer: Offer | None = None
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
@@ -147,27 +146,28 @@ class ReleasedFilter:
         free: NDArray[np.int64],
     ) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        states, values = as_rows(observations, rewards, len(self._bounds[0]))
+        rows = as_rows(observations, rewards, len(self._bounds[0]))
         if not len(self._bounds[0]):
-            self._expect(states.shape[1], None)
-        if not all_finite(states, values):
+            self._expect(rows.shape[1] - 1, None)
+        if not all_finite(rows):
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        if self._call is None or not self._call.is_same(states, values, free):
-            call = Call(states, values, free)
+        if self._offer is None or not self._offer.is_same(rows, free):
+            offer = Offer(rows, free)
             taken = 0
-            for row, (state, reward) in enumerate(zip(states, values.tolist(), strict=True)):
+            for row in range(len(rows)):
+                state, reward = rows[row, :-1], float(rows[row, -1])
                 slot = self._replaced_slot(state, reward)
-                call.codes[row] = STORE if slot < 0 else REPLACE
-                if slot < 0 and taken < len(call.slots):
-                    slot = int(call.slots[taken])
+                offer.answer[0, row] = STORE if slot < 0 else REPLACE
+                if slot < 0 and taken < len(offer.slots):
+                    slot = int(offer.slots[taken])
                     taken += 1
                     self._store(state, reward, slot)
-                call.chosen[row] = slot
-                call.progress[0] = row + 1
+                offer.answer[1, row] = slot
+                offer.answer[0, -1] = row + 1
                 if slot < 0:
                     break
-            self._call = call
-        return self._call.decisions()
+            self._offer = offer
+        return self._offer.decisions()
 
     def _replaced_slot(self, state: NDArray[np.float64], reward: float) -> int:
         """Slot that a transition overwrites, -1 if it is new."""
@@ -216,8 +216,8 @@ class ReleasedFilter:
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
         """Complete a STORE that had no slot."""
         if slot not in self._in_use:
-            states, values = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))
-            self._store(states[0], float(values[0]), slot)
+            row = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))[0]
+            self._store(row[:-1], float(row[-1]), slot)
 
     def forget(self, slot: int) -> None:
         """Note that a slot was evicted; its reward stays."""
@@ -227,7 +227,7 @@ class ReleasedFilter:
     def nbytes(self) -> int:
         """Bytes of state; those that the warm-up is going to take are counted from the start."""
         if self._partition is None:
-            return WarmUp.nbytes(self.settings.warmup_steps, len(self._bounds[0]))
+            return WarmUp(self.settings.warmup_steps, len(self._bounds[0])).nbytes
         rewards = sum(cell.rewards.nbytes for cell in self._cells.values())
         return rewards + 16 * len(self._cells) + 8 * len(self._in_use)
 

@@ -1,4 +1,7 @@
-"""Rows of transitions as compiled code wants them, and an offer of them on its way."""
+"""Rows of transitions as compiled code wants them, and an offer of them on its way.
+
+Rows are one array (n, d + 1): the observation of each transition and, last, its reward.
+"""
 
 from __future__ import annotations
 
@@ -12,119 +15,105 @@ from frugalrl.compiling import compiled
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_NO_REAL_NUMBERS = "cSUMm"
-"""Kinds of arrays that NumPy would turn into real numbers: complex, texts, dates, durations."""
+    Rows = NDArray[np.float64]
+
+_REAL_NUMBERS = "fiub"
+"""Kinds of arrays that hold real numbers; others NumPy would turn into such without a word."""
 
 
-class Call:
-    """An offer: the rows, and what is decided about them.
+class Offer:
+    """Rows that are offered, and what is decided about them.
 
     It outlives the call that made it. Should an interrupt come between the decisions and their way
     to the owner, the owner offers the same again and gets the same answer.
 
     Args:
-        observations: (n, d), not the owner's own array.
-        rewards: (n,), neither.
+        rows: (n, d + 1), not the owner's own array.
         free: slots, as the owner gave them.
         given_up: slots that the filter has given up and the owner does not know of yet. When free
             ones run out they are replaced, the others are released.
     """
 
-    def __init__(
-        self,
-        observations: NDArray[np.float64],
-        rewards: NDArray[np.float64],
-        free: Any,
-        given_up: NDArray[np.int64] | None = None,
-    ) -> None:
-        count = len(rewards)
-        self.observations = observations
-        self.rewards = rewards
+    def __init__(self, rows: Rows, free: Any, given_up: NDArray[np.int64] | None = None) -> None:
+        self.rows = rows
         self.free = free
-        self.slots = np.array(free[:count], dtype=np.int64)
+        self.slots = np.ascontiguousarray(free[: len(rows)], dtype=np.int64)
         self.given_up = given_up
         if given_up is not None:
             self.slots = np.append(self.slots, given_up)
-        self.codes = np.empty(count, dtype=np.int8)
-        self.chosen = np.full(count, -1, dtype=np.int64)
-        self.progress = np.zeros(3, dtype=np.int64)
-        """Rows decided, free slots taken, and whether that is all."""
         self.released: NDArray[np.int64] | None = None
+        self.answer = np.zeros((2, len(rows) + 1), dtype=np.int64)
+        """Code and slot of each row; last, how many rows are decided, and how many slots taken, or
+        -1 when no more is to be decided."""
 
-    def is_same(
-        self, observations: NDArray[np.float64], rewards: NDArray[np.float64], free: Any
-    ) -> bool:
-        """Whether an offer is this one made again."""
-        return (
-            free is self.free
-            and np.array_equal(rewards, self.rewards)
-            and np.array_equal(observations, self.observations)
-        )
+    def is_same(self, rows: Rows, free: Any) -> bool:
+        """Whether another offer is this one made again."""
+        return free is self.free and np.array_equal(rows, self.rows)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no more is to be decided."""
+        return bool(self.answer[1, -1] < 0)
 
     def decisions(self) -> Decisions:
         """The answer."""
-        rows = int(self.progress[0])
-        codes, slots = self.codes[:rows], self.chosen[:rows]
+        decided = self.answer[0, -1]
+        codes, slots = self.answer[0, :decided].astype(np.int8), self.answer[1, :decided]
         if self.given_up is None:
             return Decisions(codes, slots, self.released)
         is_reused = (codes == STORE) & np.isin(slots, self.given_up)
-        left = np.setdiff1d(self.given_up, slots[is_reused])
-        return Decisions(np.where(is_reused, REPLACE, codes).astype(np.int8), slots, left)
+        codes[is_reused] = REPLACE
+        return Decisions(codes, slots, np.setdiff1d(self.given_up, slots[is_reused]))
 
 
 @compiled
-def all_finite(observations: Any, rewards: Any) -> bool:
-    """Whether no value of (n, d) observations and (n,) rewards is NaN or infinite."""
+def all_finite(rows: Any) -> bool:
+    """Whether no value is NaN or infinite."""
     # x - x is 0 for finite x and NaN for all else, so one sum tells, without a branch per value.
     total = 0.0
-    for row in range(len(rewards)):
-        total += rewards[row] - rewards[row]
-        for x in observations[row]:
-            total += x - x
+    for x in rows.flat:
+        total += x - x
     return bool(total == 0.0)
 
 
-def as_rows(
-    observations: ArrayLike, rewards: ArrayLike, dimensions: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give (n, d) observations and (n,) rewards as new, contiguous arrays of float64.
+def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Rows:
+    """Give (n, d) observations and (n,) rewards as rows, a new array.
 
     Args:
         observations: (n, d) numbers.
         rewards: (n,) numbers.
         dimensions: the d that is needed; 0 when any will do.
     """
-    states = _as_numbers("observations", observations)
-    values = _as_numbers("rewards", rewards)
+    states, values = _numbers("observations", observations), _numbers("rewards", rewards)
     if states.ndim != 2 or values.ndim != 1 or len(states) != len(values):
         raise ValueError(
             f"observations has shape {states.shape} and rewards {values.shape}; "
             "(n, dimensions) and (n,) are needed"
         )
-    if states.shape[1] == 0:
+    count, found = states.shape
+    if found == 0:
         raise ValueError(f"observations has shape {states.shape}: there is nothing to observe")
-    if dimensions and states.shape[1] != dimensions:
+    if dimensions and found != dimensions:
         raise ValueError(
-            f"observations has {states.shape[1]} dimensions, "
-            f"but this filter has begun with {dimensions}"
+            f"observations has {found} dimensions, but this filter has begun with {dimensions}"
         )
-    return states, values
+    rows = np.empty((count, found + 1))
+    rows[:, :-1], rows[:, -1] = states, values
+    return rows
 
 
-def _as_numbers(argument: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Give real numbers as contiguous float64; what only looks like them is refused."""
+def _numbers(argument: str, values: ArrayLike) -> NDArray[Any]:
+    """Give an array of real numbers; what only looks like them is refused."""
     try:
         given = np.asarray(values)
-        if given.dtype.kind not in _NO_REAL_NUMBERS and not _holds_texts(given):
-            return np.array(given, dtype=np.float64, order="C")
+        kind = given.dtype.kind
+        if kind == "O" and not any(isinstance(value, str | bytes) for value in given.flat):
+            return given.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(_complaint(argument, "something else")) from error
-    raise TypeError(_complaint(argument, f"of type {given.dtype}"))
-
-
-def _holds_texts(given: NDArray[Any]) -> bool:
-    """Whether an array of Python objects has texts among them, which would be read as numbers."""
-    return given.dtype.kind == "O" and any(isinstance(value, str | bytes) for value in given.flat)
+    if kind not in _REAL_NUMBERS:
+        raise TypeError(_complaint(argument, f"of type {given.dtype}"))
+    return given
 
 
 def _complaint(argument: str, found: str) -> str:
