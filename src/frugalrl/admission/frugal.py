@@ -533,9 +533,9 @@ class FrugalFilter:
         rows = as_rows(observations, rewards, self._dimensions)
         if self._owner != "stream":
             self._serve("stream", rows.shape[1] - 1)
-        is_finite = np.ones(len(rows), dtype=np.bool_)
+        is_finite: NDArray[np.bool_] = np.ones(len(rows), dtype=np.bool_)
         if not all_finite(rows):
-            is_finite = np.isfinite(rows).all(axis=1)
+            is_finite = np.logical_and.reduce(np.isfinite(rows), axis=1)
             rows = rows[is_finite]
         is_stored = np.zeros(len(is_finite), dtype=np.bool_)
         is_stored[is_finite] = self._admit(rows)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from frugalrl.admission.protocol import DROP, REPLACE, AdmissionFilter, Decisions
-from frugalrl.compiling import compiled
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# Columns of the books; slot s stands in line s + 1, line 0 is both ends of the list by age.
-_OLDER, _NEWER, _ROW = range(3)
-_NONE = -1
 
 
 class Owner:
@@ -43,12 +38,14 @@ class Owner:
         used = np.fromiter(slots, dtype=np.int64)
         self._size = self._rows = len(used)
         self._next = int(used.max(initial=-1)) + 1
-        self._books = np.zeros((1, 3), dtype=np.int64)
-        self._books[0, _ROW] = _NONE
-        self._make_lines(self._next)
-        _follow(self._books, np.full(len(used), 1, dtype=np.int8), used, 0)
+        # The row in each slot, -1 for none; rows are counted as they come, so this is its age too.
+        self._row_in = np.full(self._next, -1, dtype=np.int64)
+        self._row_in[used] = np.arange(len(used))
         # A heap of the free slots below the first that never was in use.
-        self._free = np.setdiff1d(np.arange(self._next), used).tolist()
+        self._free = np.flatnonzero(self._row_in < 0).tolist()
+        # The oldest slots, the very oldest last, as they were before this row.
+        self._oldest: list[int] = []
+        self._oldest_before = 0
 
     def __len__(self) -> int:
         return self._size
@@ -57,18 +54,17 @@ class Owner:
     def row_in_slot(self) -> dict[int, int]:
         """The row in each slot in use, oldest first; rows are counted as they come."""
         slots = self.oldest_first()
-        return dict(zip(slots.tolist(), self._books[slots + 1, _ROW].tolist(), strict=True))
+        return dict(zip(slots.tolist(), self._row_in[slots].tolist(), strict=True))
 
     @property
     def nbytes(self) -> int:
         """Bytes of the books."""
-        return self._books.nbytes
+        return self._row_in.nbytes
 
     def oldest_first(self) -> NDArray[np.int64]:
         """List the slots in use by age."""
-        slots = np.empty(self._size, dtype=np.int64)
-        _list_ages(self._books, slots)
-        return slots
+        slots = np.flatnonzero(self._row_in >= 0)
+        return slots[np.argsort(self._row_in[slots])]
 
     def add(
         self, observations: NDArray[np.floating], rewards: NDArray[np.floating]
@@ -81,24 +77,32 @@ class Owner:
         """
         count, done, first = len(rewards), 0, self._rows
         codes = np.full(count, DROP, dtype=np.int8)
+        slots = np.full(count, -1, dtype=np.int64)
         released: list[int] = []
         while done < count:
             free = self._free_slots(count - done)
             decisions = self.decisions(observations[done:], rewards[done:], free)
-            decided = len(decisions.codes)
-            codes[done : done + decided] = decisions.codes
-            self._follow(decisions, first + done)
-            done += decided
-            if decisions.slots[-1] < 0 and decisions.codes[-1] != DROP:
-                self._evict_for(observations[done - 1], float(rewards[done - 1]), first + done - 1)
+            now = slice(done, done + len(decisions.codes))
+            codes[now], slots[now] = decisions.codes, decisions.slots
+            self._follow(codes[now], slots[now], first + done)
+            done = now.stop
+            if slots[done - 1] < 0 and codes[done - 1] != DROP:
+                slots[done - 1] = self._evict(first + done - 1)
+                self.admission.place(
+                    observations[done - 1], float(rewards[done - 1]), int(slots[done - 1])
+                )
             for slot in [] if decisions.released is None else decisions.released.tolist():
-                row = self._release(slot)
+                row = int(self._row_in[slot])
                 if row >= first:
                     codes[row - first] = DROP
+                self._row_in[slot] = -1
+                self._size -= 1
+                heappush(self._free, slot)
                 released.append(slot)
         self._rows += count
-        slots = np.full(count, -1, dtype=np.int64)
-        _find_rows(self._books, first, slots)
+        is_left = slots >= 0
+        is_left[is_left] = self._row_in[slots[is_left]] == np.flatnonzero(is_left) + first
+        slots[~is_left] = -1
         return codes, slots, released
 
     def decisions(
@@ -118,85 +122,34 @@ class Owner:
         fresh = np.arange(self._next, end)
         return np.concatenate([np.array(lowest, dtype=np.int64), fresh]) if lowest else fresh
 
-    def _follow(self, decisions: Decisions, first: int) -> None:
+    def _follow(self, codes: NDArray[np.int8], slots: NDArray[np.int64], first: int) -> None:
         """Put rows into their slots, the last one excepted if it has none."""
-        codes = np.ascontiguousarray(decisions.codes, dtype=np.int8)
-        slots = np.ascontiguousarray(decisions.slots, dtype=np.int64)
-        taken = int(np.count_nonzero((codes != DROP) & (codes != REPLACE) & (slots >= 0)))
-        reused = min(taken, len(self._free))
-        for _ in range(reused):
-            heappop(self._free)
-        self._next += taken - reused
-        self._make_lines(self._next)
-        self._size += taken
-        wrong = _follow(self._books, codes, slots, first)
-        if wrong >= 0:
-            raise RuntimeError(f"the filter replaces slot {wrong}, which holds nothing")
+        for row, (code, slot) in enumerate(zip(codes.tolist(), slots.tolist(), strict=True), first):
+            if code == STORE and slot >= 0:
+                self._size += 1
+                if self._free:
+                    heappop(self._free)
+                else:
+                    self._next += 1
+                if slot >= len(self._row_in):
+                    more = max(slot + 1 - len(self._row_in), len(self._row_in) >> 1)
+                    self._row_in = np.append(self._row_in, np.full(more, -1))
+            elif code == REPLACE and (slot >= len(self._row_in) or self._row_in[slot] < 0):
+                raise RuntimeError(f"the filter replaces slot {slot}, which holds nothing")
+            if code != DROP and slot >= 0:
+                self._row_in[slot] = row
 
-    def _make_lines(self, slots: int) -> None:
-        """Have a line in the books for so many slots."""
-        lines = len(self._books)
-        if slots + 1 <= lines:
-            return
-        wanted = max(slots + 1, lines + (lines >> 1))
-        if self.capacity is not None:
-            wanted = max(slots + 1, min(wanted, self.capacity + 1))
-        grown = np.full((wanted, 3), _NONE, dtype=np.int64)
-        grown[:lines] = self._books
-        self._books = grown
-
-    def _evict_for(self, observation: NDArray[np.floating], reward: float, row: int) -> None:
+    def _evict(self, row: int) -> int:
         """Give the slot of the oldest to a row that found none."""
-        slot = int(self._books[0, _NEWER]) - 1
-        self.evicted += 1
+        while not self._oldest or not 0 <= self._row_in[self._oldest[-1]] < self._oldest_before:
+            if self._oldest:
+                self._oldest.pop()  # which is no longer what it was
+            else:
+                # Many at a time: to sort them takes long.
+                self._oldest = self.oldest_first()[: 64 + self._size // 8][::-1].tolist()
+                self._oldest_before = row
+        slot = self._oldest.pop()
         self.admission.forget(slot)
-        self.admission.place(observation, reward, slot)
-        _follow(self._books, np.array([REPLACE], dtype=np.int8), np.array([slot]), row)
-
-    def _release(self, slot: int) -> int:
-        """Free a slot that the filter has given up; gives the row that was in it."""
-        older, newer, row = self._books[slot + 1].tolist()
-        self._books[older, _NEWER], self._books[newer, _OLDER] = newer, older
-        self._books[slot + 1, _ROW] = _NONE
-        self._size -= 1
-        heappush(self._free, slot)
-        return int(row)
-
-
-@compiled
-def _follow(books: Any, codes: Any, slots: Any, first: int) -> int:
-    """Make the slot of each row the youngest; gives a slot replaced that holds nothing, or -1."""
-    for row in range(len(codes)):
-        slot = slots[row]
-        if codes[row] == DROP or slot < 0:
-            continue
-        line = slot + 1
-        if codes[row] == REPLACE:
-            if line >= len(books) or books[line, _ROW] < 0:
-                return int(slot)
-            older, newer = books[line, _OLDER], books[line, _NEWER]
-            books[older, _NEWER], books[newer, _OLDER] = newer, older
-        youngest = books[0, _OLDER]
-        books[youngest, _NEWER] = line
-        books[0, _OLDER] = line
-        books[line, _OLDER], books[line, _NEWER] = youngest, 0
-        books[line, _ROW] = first + row
-    return _NONE
-
-
-@compiled
-def _list_ages(books: Any, slots: Any) -> None:
-    """List the slots from the oldest on."""
-    line = 0
-    for position in range(len(slots)):
-        line = books[line, _NEWER]
-        slots[position] = line - 1
-
-
-@compiled
-def _find_rows(books: Any, first: int, slots: Any) -> None:
-    """Fill in where each row from `first` on is, from the youngest on."""
-    line = books[0, _OLDER]
-    while line > 0 and books[line, _ROW] >= first:
-        slots[books[line, _ROW] - first] = line - 1
-        line = books[line, _OLDER]
+        self._row_in[slot] = row
+        self.evicted += 1
+        return slot

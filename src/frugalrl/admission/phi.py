@@ -655,14 +655,15 @@ class Phi:
 
     def _grow(self, slots: int, cells: int, buckets: int) -> None:
         """Let slots, cells and buckets be as many as these, which are at least what they are."""
-        lengths = slots, cells, buckets
         grown = [
             array if len(array) == length else _longer(array, length)
-            for array, length in zip(self.arrays, lengths, strict=False)
+            for array, length in zip(self.arrays, (slots, cells, buckets), strict=False)
         ]
         if cells > len(self.arrays.cells) and self.cells:
             _link_cells(grown[1])
-        self.arrays = Arrays(*grown, self.arrays.state)  # all at once, for an interrupt
+        self.arrays = Arrays(
+            grown[0], grown[1], grown[2], self.arrays.state
+        )  # all at once, for an interrupt
 
     def state_dict(self) -> dict[str, Any]:
         """Give the contents, on which decisions depend, and the room, on which `nbytes` does.
