@@ -347,6 +347,17 @@ def test_the_state_of_an_empty_filter_is_small() -> None:
     assert set(state) == {"settings", "owner", "rejected_nonfinite", "bounds"}
 
 
+def test_a_state_claims_no_memory_that_it_does_not_fill() -> None:
+    observations, rewards = stream(20)
+    original = FrugalFilter(warmup_steps=100)
+    original.admit(observations, rewards)
+    state = original.state_dict()
+    state["settings"]["warmup_steps"] = 2**60  # more than any machine has
+    f = FrugalFilter.from_state_dict(state)
+    assert f.admit(observations, rewards).all()
+    assert f.stored == 40
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [

@@ -257,8 +257,8 @@ def test_signals_that_come_at_any_time_leave_a_buffer_whole() -> None:
     generator, hits = np.random.default_rng(0), 0
     try:
         while hits < 100:
-            signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-4, 2e-3))
             try:
+                signal.setitimer(signal.ITIMER_REAL, generator.uniform(1e-4, 2e-3))
                 while True:
                     buffer.add(*stream.rows())
             except KeyboardInterrupt:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from frugalrl.checks import number_from
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -35,7 +37,8 @@ def important_dimensions(
     Raises:
         ValueError: an argument is out of its range or the matrix cannot be decomposed.
     """
-    check_dimension_settings(threshold, min_fraction)
+    number_from("threshold", threshold, "0 < threshold <= 1", lambda it: 0.0 < it <= 1.0)
+    number_from("min_fraction", min_fraction, "0 to 1", lambda it: 0.0 <= it <= 1.0)
     omega = np.asarray(observations, dtype=np.float64)
     if omega.ndim != 2 or omega.shape[1] == 0:
         raise ValueError(
@@ -82,11 +85,3 @@ def _pivoted_columns(
             direction = residual[:, column] / lengths[column]
             residual -= np.outer(direction, direction @ residual)
     return np.array(taken, dtype=np.int64)
-
-
-def check_dimension_settings(threshold: float, min_fraction: float) -> None:
-    """Raise a ValueError that names the argument when a setting is out of its range."""
-    if not 0.0 < threshold <= 1.0:
-        raise ValueError(f"threshold={threshold!r} is out of range; use 0 < threshold <= 1")
-    if not 0.0 <= min_fraction <= 1.0:
-        raise ValueError(f"min_fraction={min_fraction!r} is out of range; use 0 to 1")

@@ -661,9 +661,8 @@ class Phi:
         ]
         if cells > len(self.arrays.cells) and self.cells:
             _link_cells(grown[1])
-        self.arrays = Arrays(
-            grown[0], grown[1], grown[2], self.arrays.state
-        )  # all at once, for an interrupt
+        # All at once, for an interrupt.
+        self.arrays = Arrays(grown[0], grown[1], grown[2], self.arrays.state)
 
     def state_dict(self) -> dict[str, Any]:
         """Give the contents, on which decisions depend, and the room, on which `nbytes` does.

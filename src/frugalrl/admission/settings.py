@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 
 Bounds = tuple[tuple[float, ...], tuple[float, ...]]
 
+_CHOICES = {
+    "kernel": KERNELS,
+    "outside": ("clip", "extend"),
+    "on_equivalent": ("replace", "discard"),
+    "warmup": ("keep", "filter", "observe"),
+}
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "dimension_threshold": ("0 < dimension_threshold <= 1", lambda it: 0.0 < it <= 1.0),
     "min_dimension_fraction": ("0 to 1", lambda it: 0.0 <= it <= 1.0),
     "bandwidth": ("a number above 0", is_positive),
     "half_width": ("a number above 0", is_positive),
-    "density_threshold": (
-        "0 (only empty cells admit) or more",
-        lambda it: 0.0 <= it < math.inf,
-    ),
+    "density_threshold": ("0 (only empty cells admit) or more", lambda it: 0.0 <= it < math.inf),
     "decay": ("a number above 0 (infinity: no decay)", lambda it: it > 0.0),
+    "reward_scale": ('a number above 0 or "auto"', is_positive),
 }
 """The settings that are real numbers, what would work in words, and a test of it."""
 
@@ -54,25 +58,20 @@ class FrugalSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name; numbers become plain ones, which JSON can hold."""
-        self._set("warmup_steps", integer_from("warmup_steps", self.warmup_steps, 1))
-        self._set("bins", checked_bins(self.bins))
-        self._set("bounds", checked_bounds(self.bounds))
+        checked: dict[str, Any] = {
+            "warmup_steps": integer_from("warmup_steps", self.warmup_steps, 1),
+            "bins": checked_bins(self.bins),
+            "bounds": checked_bounds(self.bounds),
+        }
+        for name, choices in _CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
         for name, (use, accepts) in _NUMBERS.items():
-            self._set(name, number_from(name, getattr(self, name), use, accepts))
-        check_choice("kernel", self.kernel, KERNELS)
-        check_choice("outside", self.outside, ("clip", "extend"))
-        check_choice("on_equivalent", self.on_equivalent, ("replace", "discard"))
-        check_choice("warmup", self.warmup, ("keep", "filter", "observe"))
-        if isinstance(self.reward_scale, str):
-            check_choice("reward_scale", self.reward_scale, ("auto",))
-        else:
-            use = 'a number above 0 or "auto"'
-            scale = number_from("reward_scale", self.reward_scale, use, is_positive)
-            self._set("reward_scale", scale)
-
-    def _set(self, name: str, value: Any) -> None:
-        """Replace a setting while it is checked; afterwards all stay as they are."""
-        object.__setattr__(self, name, value)
+            value = getattr(self, name)
+            if name == "reward_scale" and isinstance(value, str):
+                check_choice(name, value, ("auto",))
+            else:
+                checked[name] = number_from(name, value, use, accepts)
+        self.__dict__.update(checked)  # the one change; afterwards all stay as they are
 
     def bins_of(self, dimensions: int) -> NDArray[np.int64]:
         """Give the bins of each of so many dimensions."""
