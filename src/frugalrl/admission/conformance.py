@@ -17,18 +17,6 @@ _DIMENSIONS = 3
 _CAPACITY = 150
 
 
-class _Stream:
-    """Made-up transitions: states that come back, rewards that repeat."""
-
-    def __init__(self, seed: int) -> None:
-        generator = np.random.Generator(np.random.PCG64(seed))
-        self.observations = generator.normal(size=(_STEPS, _DIMENSIONS)).round(1)
-        self.rewards = generator.normal(size=_STEPS).round(1)
-        # A buffer offers the very rows that it stores next: a filter must not write into them.
-        self.observations.flags.writeable = False
-        self.rewards.flags.writeable = False
-
-
 class _CheckingOwner(Owner):
     """An owner that trusts nothing that the filter says, and notes all of it."""
 
@@ -54,31 +42,27 @@ class _CheckingOwner(Owner):
         _require(
             slots.shape == codes.shape == (decided,), "codes and slots must have one shape (k,)"
         )
-        _require(1 <= decided <= offered, f"{decided} of {offered} offered rows were decided")
-        _require(
-            bool(np.isin(codes, (DROP, STORE, REPLACE)).all()),
-            f"codes must be DROP, STORE or REPLACE, got {np.unique(codes)}",
-        )
         stores = slots[codes == STORE]
         without = stores < 0
-        _require(
-            not without[:-1].any() and (not without.any() or codes[-1] == STORE),
-            "a STORE without a slot must be the last decision",
-        )
-        placed = stores[~without]
-        _require(
-            placed.tolist() == free[: len(placed)].tolist(),
-            f"STORE must take the free slots in order, got {placed.tolist()}",
-        )
-        _require(
-            not without.any() or len(placed) == len(free),
-            "a STORE went without a slot although one was free",
-        )
-        if made.released is not None:
-            given_up = np.asarray(made.released).tolist()
-            _require(len(set(given_up)) == len(given_up), "released names a slot twice")
-            held = set(self.row_in_slot) | set(placed.tolist())
-            _require(set(given_up) <= held, "released names a slot that holds nothing")
+        placed = stores[~without].tolist()
+        given_up = [] if made.released is None else np.asarray(made.released).tolist()
+        held = {*self.row_in_slot, *placed}
+        is_known = np.isin(codes, (DROP, STORE, REPLACE)).all()
+        in_order = free[: len(placed)].tolist()
+        is_last = not without[:-1].any() and (not without.any() or codes[-1] == STORE)
+        for holds, complaint in (
+            (1 <= decided <= offered, f"{decided} of {offered} offered rows were decided"),
+            (is_known, f"codes must be DROP, STORE or REPLACE, got {np.unique(codes)}"),
+            (is_last, "a STORE without a slot must be the last decision"),
+            (placed == in_order, f"STORE must take the free slots in order, got {placed}"),
+            (
+                not without.any() or len(placed) == len(free),
+                "a STORE went without a slot although one was free",
+            ),
+            (len(set(given_up)) == len(given_up), "released names a slot twice"),
+            (set(given_up) <= held, "released names a slot that holds nothing"),
+        ):
+            _require(bool(holds), complaint)
         self.log += zip(codes.tolist(), slots.tolist(), strict=True)
         return made
 
@@ -124,7 +108,13 @@ def _run(admission: AdmissionFilter, batch: int, copied_at: int | None = None) -
     from gymnasium.spaces import Box
 
     admission.begin(Box(-np.inf, np.inf, (_DIMENSIONS,), np.float64))
-    owner, stream = _CheckingOwner(admission), _Stream(seed=0)
+    owner = _CheckingOwner(admission)
+    # States that come back, rewards that repeat.
+    generator = np.random.Generator(np.random.PCG64(0))
+    observations = generator.normal(size=(_STEPS, _DIMENSIONS)).round(1)
+    rewards = generator.normal(size=_STEPS).round(1)
+    # A buffer offers the very rows that it stores next: a filter must not write into them.
+    observations.flags.writeable = rewards.flags.writeable = False
     for row in range(0, _STEPS, batch):
         if copied_at == row:
             state = owner.admission.state_dict()
@@ -133,7 +123,7 @@ def _run(admission: AdmissionFilter, batch: int, copied_at: int | None = None) -
         rows = slice(row, row + batch)
         try:
             with _no_writing("place"):
-                owner.add(stream.observations[rows], stream.rewards[rows])
+                owner.add(observations[rows], rewards[rows])
         except RuntimeError as error:
             raise AssertionError(str(error)) from error
         _require(owner.admission.nbytes >= 0, "nbytes must not be negative")

@@ -430,8 +430,10 @@ class FrugalFilter:
         """
         if self._owner not in ("nobody", owner):
             raise self._taken()
-        self._bounds = self.settings.bounds_before_warmup(dimensions, space)
+        bounds = self.settings.bounds_before_warmup(dimensions, space)
+        # In this order: should an interrupt come, the next offer does it again.
         self._stage = WarmUp(self.settings.warmup_steps, dimensions)
+        self._bounds = bounds
         self._owner = owner
 
     def _taken(self) -> ValueError:
@@ -533,14 +535,15 @@ class FrugalFilter:
         rows = as_rows(observations, rewards, self._dimensions)
         if self._owner != "stream":
             self._serve("stream", rows.shape[1] - 1)
-        is_finite: NDArray[np.bool_] = np.ones(len(rows), dtype=np.bool_)
-        if not all_finite(rows):
-            is_finite = np.logical_and.reduce(np.isfinite(rows), axis=1)
-            rows = rows[is_finite]
-        is_stored = np.zeros(len(is_finite), dtype=np.bool_)
-        is_stored[is_finite] = self._admit(rows)
-        is_first = self.rejected_nonfinite == 0 and len(rows) < len(is_finite)
-        self.rejected_nonfinite += len(is_finite) - len(rows)
+        if all_finite(rows):
+            is_stored = self._admit(rows)
+            self._warn_of_scale()
+            return is_stored
+        is_finite = np.isfinite(rows).all(axis=1)
+        is_stored = np.zeros(len(rows), dtype=np.bool_)
+        is_stored[is_finite] = self._admit(rows[is_finite])
+        is_first = self.rejected_nonfinite == 0
+        self.rejected_nonfinite += int(np.count_nonzero(~is_finite))
         self._warn_of_scale()
         if is_first:
             warnings.warn(
@@ -553,17 +556,14 @@ class FrugalFilter:
 
     def _admit(self, rows: Rows) -> NDArray[np.bool_]:
         """Decide about finite rows of a stream."""
-        is_stored = np.empty(len(rows), dtype=np.bool_)
-        done = 0
-        while done < len(rows):
-            if len(self._stream_slots) < len(rows) - done:
-                self._find_stream_slots(len(rows) - done)
-            free = self._stream_slots[: len(rows) - done]
-            codes = self._offer(rows[done:], free).codes
-            stored = np.equal(codes, STORE, out=is_stored[done : done + len(codes)])
-            self._stream_slots = self._stream_slots[np.count_nonzero(stored) :]
-            done += len(codes)
-        return is_stored
+        if len(self._stream_slots) < len(rows):
+            self._find_stream_slots(len(rows))
+        codes = self._offer(rows, self._stream_slots[: len(rows)]).codes
+        is_stored: NDArray[np.bool_] = codes == STORE
+        self._stream_slots = self._stream_slots[np.count_nonzero(is_stored) :]
+        if len(codes) == len(rows):
+            return is_stored
+        return np.concatenate([is_stored, self._admit(rows[len(codes) :])])
 
     def _find_stream_slots(self, count: int) -> None:
         """Find slots for a stream that hold nothing: more than it needs now, for later."""

@@ -80,8 +80,8 @@ BUCKET = np.dtype(
         ("stamp", "i4"),  # of the oldest
         ("youngest", "i4"),
         ("block", "i4"),
-    ],
-    align=True,
+        ("step", "f4"),  # width of the buckets of its block that are not open
+    ]
 )
 """A bucket. Block 0 is none; its block is the first of those that are free again."""
 STATE = np.dtype(
@@ -211,20 +211,19 @@ def _unlink(slots: Any, owner: Any, slot: Any) -> None:
 @compiled
 def _bucket_for(buckets: Any, block: Any, reward: Any) -> Any:
     """Find the bucket of a block that covers a reward: ends are exact numbers, quotients not."""
-    end = buckets[block]["high"]
-    width = buckets[block + 1]["high"] - end
-    bucket = block + np.int64(min(max((reward - end) / width + 1.0, 0.0), FAN - 1.0))
+    steps = (reward - buckets[block]["high"]) / buckets[block]["step"]
+    bucket = block + np.int64(min(max(steps + 1.0, 0.0), FAN - 1.0))
     if reward < buckets[bucket]["low"]:
         return bucket - 1
     return bucket + 1 if reward >= buckets[bucket]["high"] else bucket
 
 
 @compiled
-def _width_below(phi: Any, block: Any, bucket: Any) -> Any:
-    """Width of the buckets that one of a block is divided into, 0 where they would not differ."""
+def _width_below(phi: Any, bucket: Any) -> Any:
+    """Width of the buckets that one is divided into, 0 where they would not differ."""
     width = bucket["high"] - bucket["low"]
     if width == np.inf:
-        return FAN * (phi.buckets[block + 1]["high"] - phi.buckets[block]["high"])
+        return FAN * float(bucket["step"])
     furthest = max(-bucket["low"], bucket["high"])
     is_enough = width > 2.0**-25 * phi.state[0]["width"] and furthest < 2.0**46 * width
     return width / FAN if is_enough else 0.0
@@ -244,6 +243,7 @@ def _divide(phi: Any, oldest: Any, low: Any, high: Any, width: Any) -> Any:
     for i in range(FAN):
         bucket = buckets[block + i]
         bucket["low"], bucket["high"] = start + i * width, start + (i + 1) * width
+        bucket["step"] = width
         bucket["sum"] = bucket["square"] = bucket["cube"] = 0.0
         bucket["count"] = bucket["block"] = 0
         bucket["oldest"] = bucket["youngest"] = -1
@@ -342,7 +342,7 @@ def prepare(phi: Any, cell: Any, reward: Any) -> bool:
     while True:
         bucket = buckets[_bucket_for(buckets, block, reward)]
         if bucket["block"] == 0:
-            width = _width_below(phi, block, bucket)
+            width = _width_below(phi, bucket)
             if bucket["count"] < SCANNED or width == 0.0:
                 return True
             if buckets[0]["block"] == 0 and state["blocks_begun"] == len(buckets):
@@ -545,7 +545,7 @@ def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     if slot >= 0:
         return slot
     while slot < 0:
-        within *= 2.0
+        within *= 8.0
         slot = oldest_within(phi, cell, reward, within)
     while slot >= 0:  # the oldest of those that are nearer still: half as many each time, or so
         within = abs(phi.slots[slot]["reward"] - reward)
