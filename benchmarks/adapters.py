@@ -343,7 +343,8 @@ def main() -> None:
         (300, 20, 2, 600) if options.short else (10_000, 100, 20, 50_000)
     )
     out = Path(options.out)
-    content = json.loads(out.read_text()) if out.exists() else {}
+    before = json.loads(out.read_text()) if out.exists() else {}
+    content = {part: before[part] for part in parts if "commit" in before.get(part, {})}
     for part in options.part:
         began = conditions(
             ("stable-baselines3", "sbx-rl", "tianshou", "skrl", "torch", "jax", "numpy", "mujoco")
