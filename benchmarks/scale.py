@@ -1,8 +1,11 @@
 """Actors on Ray: steps per second, the learner's idle share, bytes per step, the edge filter.
 
-    python benchmarks/scale.py --part costs overhead    what a fragment costs, and Ray: 2 minutes
-    python benchmarks/scale.py --part throughput        by number of actors, 4 minutes
-    python benchmarks/scale.py --part edge              with and without the edge filter, 15 minutes
+    python benchmarks/scale.py --part costs         what a fragment costs the learner
+    python benchmarks/scale.py --part overhead      one actor against the local loop
+    python benchmarks/scale.py --part throughput    steps per second by number of actors
+    python benchmarks/scale.py --part edge          with and without the edge filter
+
+With --out every measurement is written as soon as it is made.
 
 One Ray on this machine serves all runs. The environment "sleep" waits so long in each step, as a
 slow simulator would on a machine of its own.
@@ -126,32 +129,26 @@ def measure_looks(ray: Any, rounds: int) -> dict[str, float]:
     return found
 
 
-def measure_throughput(actors: list[int]) -> list[dict[str, Any]]:
+def measure_throughput(actors: list[int]) -> Iterator[dict[str, Any]]:
     """Measure steps per second and the learner's idle share against the number of actors."""
-    rows = []
     for name, (env, changes, steps) in environments().items():
         for count in actors:
             measures = train(config(env, steps * count, **changes), ActorSettings(count)).measures
-            rows.append({"environment": name, **measures})
-    return rows
+            yield {"environment": name, **measures}
 
 
-def measure_overhead() -> list[dict[str, Any]]:
+def measure_overhead() -> Iterator[dict[str, Any]]:
     """Compare the local loop with one actor on the same task."""
-    rows = []
     for name, (env, changes, steps) in environments().items():
         run = config(env, steps, **changes)
         here = train_here(run, progress=False)
         there = train(run, ActorSettings(1)).measures
-        rows.append(
-            {
-                "environment": name,
-                "local_steps_per_second": here.env_steps / here.train_seconds,
-                "one_actor_steps_per_second": there["steps_per_second"],
-                "bytes_per_step": there["bytes_per_step"],
-            }
-        )
-    return rows
+        yield {
+            "environment": name,
+            "local_steps_per_second": here.env_steps / here.train_seconds,
+            "one_actor_steps_per_second": there["steps_per_second"],
+            "bytes_per_step": there["bytes_per_step"],
+        }
 
 
 def measure_edge(
@@ -291,23 +288,23 @@ def main() -> None:
         if "costs" in options.part:
             found["costs"] = measure_costs(ray, options.rounds)
             found["looks"] = measure_looks(ray, 10 * options.rounds)
-        if "throughput" in options.part:
-            found["throughput"] = measure_throughput(options.actors)
-        if "overhead" in options.part:
-            found["overhead"] = measure_overhead()
-        if "edge" in options.part:
-            found["edge"] = []
-            for row in measure_edge(
+        for name, rows in {
+            "throughput": measure_throughput(options.actors),
+            "overhead": measure_overhead(),
+            "edge": measure_edge(
                 options.edge_env,
                 options.seeds,
                 options.edge_steps,
                 options.edge_warmup,
                 options.edge_refresh,
-            ):
-                found["edge"].append(row)
-                print(row, flush=True)
-                if options.out is not None:
-                    write_json(options.out, found)
+            ),
+        }.items():
+            if name in options.part:
+                found[name] = []
+                for row in rows:
+                    found[name].append(row)
+                    if options.out is not None:
+                        write_json(options.out, found)
     show(found)
     if options.out is not None:
         write_json(options.out, found)
