@@ -13,6 +13,7 @@ PAGES = [
     "README.md",
     "docs/quickstart.md",
     "docs/how-it-works.md",
+    "docs/choosing.md",
     "docs/filters.md",
     "docs/buffer.md",
     "docs/writing-a-filter.md",
