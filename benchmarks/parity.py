@@ -6,14 +6,16 @@ and one small JSON file under ``results/parity/runs``, so that a grid can be sto
     python benchmarks/parity.py grid --library sb3
     python benchmarks/parity.py grid --library frugal
     python benchmarks/parity.py grid --library frugal --algo sac --env MountainCarContinuous-v0
-
-SAC on Pendulum-v1 has ten seeds a side, everything else five; ``--seed`` asks for some of them.
     python benchmarks/parity.py summarise
+
+SAC on Pendulum-v1 has ten seeds per library, everything else five; ``--seed`` asks for some of
+them.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -74,6 +76,7 @@ SETTINGS["sac", GOAL] = {
     "log_std_init": -3.67,
     "net_arch": [64, 64],
 }
+NAMES = {"sb3": "Stable-Baselines3", "frugal": "Frugal"}
 SEEDS = {("sac", "Pendulum-v1"): range(10)}  # others: the first five
 STEPS = {"Pendulum-v1": 20_000, "Hopper-v5": 50_000, GOAL: 50_000}
 EVALUATE_EVERY = {"Pendulum-v1": 1_000, "Hopper-v5": 2_500, GOAL: 2_500}
@@ -297,10 +300,15 @@ def summarise() -> None:
             if len(row) > 3:
                 rows.append(row)
     (RESULTS / "summary.json").write_text(json.dumps({"commit": commit(), "rows": rows}, indent=1))
-    text = README.format(table=table(rows), goal=goal(records), commit=commit()[:12])
+    text = README.format(
+        table=table(rows),
+        words=judged(rows),
+        goal=goal(records),
+        origins=origins(records),
+        commit=commit()[:12],
+    )
     (RESULTS / "README.md").write_text(text)
-    print(table(rows))
-    print(goal(records))
+    print(text)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -326,6 +334,46 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def judged(rows: list[dict[str, Any]]) -> str:
+    """Say in words what the differences amount to: those that miss 0, and how many hold it."""
+    both = [row for row in rows if "difference" in row]
+    clear = [row for row in both if not row["difference"][0] <= 0.0 <= row["difference"][1]]
+    said = []
+    for row in clear:
+        low, high = row["difference"]
+        what = f"{row['algo'].upper()} on {row['env']}, {row['measure'].replace('_', ' ')}"
+        side = "higher" if low > 0 else "lower"
+        said.append(f"{what}: Frugal is {side}, by {min(abs(low), abs(high))} or more.")
+    equal = len(both) - len(clear)
+    said.append(f"In {equal} of {len(both)} comparisons the interval of the difference holds 0:")
+    said.append("no difference can be told.")
+    return " ".join(said)
+
+
+def origins(records: list[dict[str, Any]]) -> str:
+    """Say from which commit the runs of each kind come, and which are still missing."""
+    lines = []
+    for (algo, env), library in itertools.product(SETTINGS, ("sb3", "frugal")):
+        kind = (algo, env, library)
+        runs = [r for r in records if (r["algo"], r["env"], r["library"]) == kind]
+        if not runs:
+            continue
+        commits = sorted({record.get("commit", "")[:12] or "not recorded" for record in runs})
+        wanted = SEEDS.get((algo, env), range(5))
+        missing = sorted(set(wanted) - {record["seed"] for record in runs})
+        line = f"- {NAMES[library]}, {algo.upper()} on {env}: {len(runs)} runs, "
+        line += f"commit {', '.join(commits)}" if library == "frugal" else versions_of(runs)
+        lines.append(line + (f"; still to be run: seeds {missing}" if missing else ""))
+    return "\n".join(lines)
+
+
+def versions_of(runs: list[dict[str, Any]]) -> str:
+    """Name the versions that runs of Stable-Baselines3 were made with."""
+    names = ("stable-baselines3", "torch")
+    found = {", ".join(f"{name} {run['versions'][name]}" for name in names) for run in runs}
+    return "; ".join(sorted(found))
+
+
 def goal(records: list[dict[str, Any]]) -> str:
     """Say which runs on the mountain car reach 90."""
     runs = [record for record in records if record["env"] == GOAL]
@@ -342,16 +390,22 @@ The same settings, environments and evaluation episodes on both sides. *Final* i
 the mean reward of 20 deterministic episodes after training; *area under curve* is the mean over
 training of evaluations of 10 deterministic episodes each (every 1,000 steps on Pendulum-v1, every
 2,500 on Hopper-v5). In brackets the 95 % bootstrap interval of the mean over seeds; *difference* is
-that of our mean minus theirs: where it holds 0, the seeds show no difference. Good policies on
+that of our mean minus theirs, of independent runs. Good policies on
 Pendulum-v1 end between -137 and -145, depending on how exactly they balance.
 
 {table}
 
+{words} (With intervals of 95 % one comparison in twenty would miss 0 by chance alone.)
+
 MountainCarContinuous-v0, SAC with the preset (50,000 steps, gSDE): {goal}
 
-Made by the commands at the top of `benchmarks/parity.py`, summarised at commit {commit}.
-One file a run, with its settings and versions, is in `runs/`; the numbers above are in
-`summary.json`.
+Where the runs come from:
+
+{origins}
+
+Made by the commands at the top of `benchmarks/parity.py`, summarised at commit {commit}. One file
+per run, with its settings and versions, is in `runs/`; the numbers above are in `summary.json`.
+Seconds in these files are those of a shared machine and say nothing about speed.
 """
 
 

@@ -42,7 +42,7 @@ def made_up_contents() -> dict[str, Any]:
 
 def write_run(root: Path, run: Run) -> None:
     """Write what a finished run would have left, with a learning curve that rises to a level."""
-    directory = root / run.path
+    directory = run.directory(root)
     rng = np.random.default_rng([run.seed, *map(ord, run.method)])
     frugal = run.settings.get("admission") is not None
     size = run.steps // 2 if frugal or run.method == "small" else run.steps
@@ -105,15 +105,15 @@ def make_results_in(
     for run in runs:
         key = (run.method, run.seed)
         if key in failed:
-            (root / run.path).mkdir(parents=True)
-            write_json(root / run.path / RUN_FILE, run.to_json())
+            (run.directory(root)).mkdir(parents=True)
+            write_json(run.directory(root) / RUN_FILE, run.to_json())
             text = "Traceback (most recent call last):\nValueError: <b>no</b> torque\n"
-            (root / run.path / ERROR_FILE).write_text(text, encoding="utf-8")
+            (run.directory(root) / ERROR_FILE).write_text(text, encoding="utf-8")
         elif key not in missing:
             write_run(root, run)
     grid = {
         "suite": chosen.name,
-        "cells": [run.to_json() for run in runs],
+        "runs": [run.to_json() for run in runs],
         "command": "frugalrl compare Pendulum-v1",
         **about,
     }

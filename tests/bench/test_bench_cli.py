@@ -64,7 +64,7 @@ def test_a_suite_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse_suite(capsys.readouterr().out, "paper") == load_suite("paper")
 
 
-def test_a_dry_run_lists_cells_and_time_and_creates_nothing(
+def test_a_dry_run_lists_runs_and_time_and_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -176,8 +176,8 @@ def test_a_report_can_be_written_elsewhere_and_opened(
     ("grid", "message"),
     [
         ('{"suite": "smoke"}', "lists no runs"),
-        ('{"cells": [{"env": "Pendulum-v1"}]}', "without all of its settings"),
-        ('{"cells": [{"env"', "no readable grid.json"),
+        ('{"runs": [{"env": "Pendulum-v1"}]}', "without all of its settings"),
+        ('{"runs": [{"env"', "no readable grid.json"),
     ],
 )
 def test_a_damaged_grid_is_refused(
@@ -194,7 +194,7 @@ def test_a_report_whose_runs_are_gone_stays(
     root = make_results()
     assert main(["report", str(root)]) == 0
     before = (root / "report.html").read_bytes()
-    (root / "cells").rename(root.parent / "elsewhere")
+    (root / "runs").rename(root.parent / "elsewhere")
     assert main(["report", str(root)]) == 2
     assert "not the runs it was made from" in capsys.readouterr().err
     assert (root / "report.html").read_bytes() == before

@@ -55,7 +55,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_every_cell_is_measured(results: Path) -> None:
+def test_every_run_is_measured(results: Path) -> None:
     found = read_results(results)
     assert found.problems == ()
     runs = {result.run.method: result for result in found.runs}
@@ -70,8 +70,8 @@ def test_every_cell_is_measured(results: Path) -> None:
     assert steps.tolist() == [1_000, 2_000, 3_000, 4_000]
     assert rewards.size == 4
     # No trace of what is large and no longer needed.
-    assert not list(results.glob("cells/**/*.safetensors.tmp"))
-    assert not list(results.glob("cells/**/buffer.safetensors"))
+    assert not list(results.glob("runs/**/*.safetensors.tmp"))
+    assert not list(results.glob("runs/**/buffer.safetensors"))
 
 
 def test_controls_follow_fac(results: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_report_tells_of_it(results: Path) -> None:
 
 def test_killed_and_started_again_it_ends_with_the_same_bits(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
-    run = out / "cells/Pendulum-v1/td3/baseline/seed-0/run"
+    run = out / "runs/Pendulum-v1/td3/baseline/seed-0/run"
     grid = subprocess.Popen(
         command(out, "baseline"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -133,7 +133,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(results: Path, tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resumed  Pendulum-v1 td3 baseline seed 0" in done.stdout
     assert "resuming from" in (run / "run.log").read_text("utf-8")
-    whole = results / "cells/Pendulum-v1/td3/baseline/seed-0/run/final.json"
+    whole = results / "runs/Pendulum-v1/td3/baseline/seed-0/run/final.json"
     fingerprints = [read_json(path) for path in (whole, run / "final.json")]
     assert fingerprints[0] is not None
     assert fingerprints[1] is not None
@@ -141,7 +141,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(results: Path, tmp_
 
 
 def test_a_third_start_has_nothing_to_do(results: Path) -> None:
-    before = {p: p.stat().st_mtime_ns for p in results.glob("cells/**/done.json")}
+    before = {p: p.stat().st_mtime_ns for p in results.glob("runs/**/done.json")}
     done = subprocess.run(
         command(results, "baseline,fac,fac-paper,small,random-slot,random-drop"),
         capture_output=True,
@@ -150,7 +150,7 @@ def test_a_third_start_has_nothing_to_do(results: Path) -> None:
     )
     assert done.returncode == 0
     assert done.stdout.splitlines()[0] == "6 runs, 6 done before"
-    assert before == {p: p.stat().st_mtime_ns for p in results.glob("cells/**/done.json")}
+    assert before == {p: p.stat().st_mtime_ns for p in results.glob("runs/**/done.json")}
 
 
 def test_a_changed_setting_is_refused(results: Path) -> None:
@@ -195,7 +195,7 @@ def test_calibration_times_a_real_run() -> None:
     assert speed.episode_steps == 200
 
 
-def test_a_cell_that_cannot_be_timed_says_why() -> None:
+def test_a_run_that_cannot_be_timed_says_why() -> None:
     run = expand(load_suite("smoke"))[0]
     broken = type(run).from_json({**run.to_json(), "env": "Nowhere-v0"})
     with pytest.raises(BenchError, match="cannot be timed"):

@@ -19,7 +19,7 @@ from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import Grid, Job, LocalProcesses
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
-from frugalrl.files import read_json
+from frugalrl.files import read_json, write_json
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
@@ -51,7 +51,7 @@ def order(root: Path) -> list[str]:
 
 
 def done(root: Path, method: str, seed: int = 0) -> dict[str, object]:
-    found = read_json(root / f"cells/Pendulum-v1/sac/{method}/seed-{seed}/done.json")
+    found = read_json(root / f"runs/Pendulum-v1/sac/{method}/seed-{seed}/done.json")
     assert found is not None
     return found
 
@@ -65,7 +65,7 @@ def test_controls_wait_for_what_they_match_and_take_its_numbers(tmp_path: Path) 
     derived = {job.run.method: job.derived for job in grid.jobs}
     assert derived["small"] == {"buffer_size": 250}
     assert derived["random-slot"] == {"sizes": [[1000, 200], [2000, 250]]}
-    stored = read_json(tmp_path / "r/cells/Pendulum-v1/sac/random-drop/seed-0/cell.json")
+    stored = read_json(tmp_path / "r/runs/Pendulum-v1/sac/random-drop/seed-0/run.json")
     assert stored is not None
     assert stored["derived"] == derived["random-slot"]
 
@@ -78,7 +78,7 @@ def test_runs_have_one_thread_and_a_core(tmp_path: Path) -> None:
         assert int(str(found["core"])) in os.sched_getaffinity(0)
 
 
-def test_a_failed_cell_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_failed_run_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> None:
     view = Lines()
     grid = make_grid(tmp_path / "r", "laber", "per", "baseline", "fac", jobs=1)
     grid.run(view)
@@ -107,7 +107,7 @@ def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
     root = tmp_path / "r"
     make_grid(root, "baseline", "fac", seeds=2).run(Lines())
     assert len(order(root)) == 4
-    (root / "cells/Pendulum-v1/sac/fac/seed-1/done.json").unlink()
+    (root / "runs/Pendulum-v1/sac/fac/seed-1/done.json").unlink()
     view = Lines()
     grid = make_grid(root, "baseline", "fac", seeds=2)
     assert [job.state for job in grid.jobs].count("done") == 3
@@ -116,7 +116,28 @@ def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
     assert view.lines[0].startswith("resumed")
 
 
-def test_a_failed_cell_is_tried_again(tmp_path: Path) -> None:
+def test_a_directory_of_an_older_version_goes_on_where_it_is(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    make_grid(root, "baseline", seeds=2).run(Lines())
+    (root / "runs").rename(root / "cells")
+    for path in root.glob("cells/**/run.json"):
+        path.rename(path.with_name("cell.json"))
+    described = read_json(root / "grid.json")
+    assert described is not None
+    described["cells"] = described.pop("runs")
+    write_json(root / "grid.json", described)
+    assert len(read_results(root).runs) == 2
+    (root / "cells/Pendulum-v1/sac/baseline/seed-1/done.json").unlink()
+    assert [problem.state for problem in read_results(root).problems] == ["unfinished"]
+    grid = make_grid(root, "baseline", seeds=3)
+    assert [job.state for job in grid.jobs] == ["done", "waiting", "waiting"]
+    grid.run(Lines())
+    assert (root / "cells/Pendulum-v1/sac/baseline/seed-1/done.json").is_file()
+    assert (root / "runs/Pendulum-v1/sac/baseline/seed-2/done.json").is_file()
+    assert len(read_results(root).runs) == 3
+
+
+def test_a_failed_run_is_tried_again(tmp_path: Path) -> None:
     root = tmp_path / "r"
     make_grid(root, "laber").run(Lines())
     grid = make_grid(root, "laber")
@@ -179,7 +200,7 @@ def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:
     grid = make_grid(root, "fac+laber", "baseline", jobs=1)
 
     def interrupt() -> None:
-        asleep = root / "cells/Pendulum-v1/sac/fac+laber/seed-0/asleep"
+        asleep = root / "runs/Pendulum-v1/sac/fac+laber/seed-0/asleep"
         while not asleep.exists():
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -18,10 +18,10 @@ from bench_made_up import made_up_suite
 from frugalrl.bench.aggregate import MethodSummary, Summary, summarize
 from frugalrl.bench.command import result_lines
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.report import budget
+from frugalrl.bench.report import tables
 from frugalrl.bench.report.drawing import render, tick_label
 from frugalrl.bench.report.figure import Bars, Figure, Line, told_apart
-from frugalrl.bench.report.figures import all_figures
+from frugalrl.bench.report.figures import all_figures, reward_over_bytes
 from frugalrl.bench.report.table import Column, Entry, Table, show, to_latex, to_markdown
 from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.report.write import write_report
@@ -192,7 +192,7 @@ def test_many_tasks_are_judged_by_the_probability_of_improvement(
 
 def test_controls_that_do_as_well_are_said_to(make_results: MakeResults) -> None:
     root = make_results()
-    for path in root.glob("cells/**/done.json"):
+    for path in root.glob("runs/**/done.json"):
         done = read_json(path)
         assert done is not None
         seed = int(path.parent.name.removeprefix("seed-"))
@@ -230,7 +230,7 @@ def test_ten_seeds_are_not_called_weak(make_results: MakeResults) -> None:
     assert warnings(summary) == []
 
 
-def test_all_cells_failed(make_results: MakeResults) -> None:
+def test_all_runs_failed(make_results: MakeResults) -> None:
     suite = made_up_suite(methods=("baseline", "fac"), seeds=2)
     everything = tuple((m, s) for m in ("baseline", "fac") for s in (0, 1))
     root = make_results(suite, failed=everything)
@@ -294,7 +294,7 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     suite = made_up_suite(methods=methods)
     root = make_results(suite, missing=(("small@share=0.05", 0),))
     summary = summarize(read_results(root))
-    table = budget.equal_size_table(summary)
+    table = tables.equal_size_table(summary)
     rows = {row[2].value: [entry.text for entry in row] for row in table.rows}
     assert set(rows) == set(methods) - {"baseline"}
     assert {rows[name][1] for name in budgets} == {"5 % of the steps"}
@@ -304,11 +304,11 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     mine, other = (summary.get(("Pendulum-v1", "sac"), name) for name in budgets[:2])
     assert mine is not None
     assert other is not None
-    found = budget.paired(mine, other)
+    found = tables._paired(mine, other)
     assert found is not None
     assert found.paired
     assert found.difference.seeds == 4  # those that both have
-    figure = budget.reward_over_bytes(summary, ("Pendulum-v1", "sac"))
+    figure = reward_over_bytes(summary, ("Pendulum-v1", "sac"))
     points = {trace.name: trace for trace in figure.traces}
     assert set(points) == {"Baseline", "FAC", "Small ring", "Random slot"}
     assert points["Small ring"].x.size == 3  # 5 %, FAC's size, and everything
@@ -338,7 +338,7 @@ def test_unequal_seeds_are_warned_of(make_results: MakeResults) -> None:
 
 def test_code_that_changed_between_runs_is_warned_of(make_results: MakeResults) -> None:
     root = make_results(made_up_suite(seeds=10))
-    path = root / "cells/Pendulum-v1/sac/fac/seed-0/done.json"
+    path = root / "runs/Pendulum-v1/sac/fac/seed-0/done.json"
     done = read_json(path)
     assert done is not None
     write_json(path, {**done, "commit": "fedcba"})

@@ -44,7 +44,7 @@ def test_the_curve_averages_the_episodes_of_an_evaluation(make_results: MakeResu
 
 def test_what_is_missing_is_said(make_results: MakeResults) -> None:
     root = make_results(failed=(("laber", 1),), missing=(("random-slot", 2),))
-    half = root / "cells/Pendulum-v1/sac/small/seed-0/done.json"
+    half = root / "runs/Pendulum-v1/sac/small/seed-0/done.json"
     half.write_text(half.read_text("utf-8")[:50], "utf-8")
     results = read_results(root)
     states = {(p.run.method, p.run.seed): p.state for p in results.problems}
@@ -62,7 +62,7 @@ def test_results_of_other_settings_do_not_count(make_results: MakeResults) -> No
     root = make_results(made_up_suite(methods=("baseline",), seeds=1))
     grid = read_json(root / "grid.json")
     assert grid is not None
-    grid["cells"][0]["steps"] = 7
+    grid["runs"][0]["steps"] = 7
     write_json(root / "grid.json", grid)
     assert [problem.state for problem in read_results(root).problems] == ["unfinished"]
 
@@ -73,7 +73,7 @@ def test_a_directory_without_results_is_refused(tmp_path: Path, kind: str) -> No
     if kind != "none":
         root.mkdir()
     if kind == "half":
-        (root / "grid.json").write_text('{"cells": [', "utf-8")
+        (root / "grid.json").write_text('{"runs": [', "utf-8")
     message = "there is no results directory" if kind == "none" else "holds no results"
     with pytest.raises(BenchError, match=message):
         read_results(root)
@@ -94,7 +94,7 @@ def test_summaries_by_hand(make_results: MakeResults) -> None:
     root = make_results(made_up_suite(methods=("baseline", "fac"), seeds=3))
     for method, rewards in (("baseline", (10.0, 20.0, 30.0)), ("fac", (12.0, 22.0, 32.0))):
         for seed, reward in enumerate(rewards):
-            path = root / f"cells/Pendulum-v1/sac/{method}/seed-{seed}/done.json"
+            path = root / f"runs/Pendulum-v1/sac/{method}/seed-{seed}/done.json"
             done = read_json(path)
             assert done is not None
             write_json(path, {**done, "reward": reward})
@@ -102,10 +102,10 @@ def test_summaries_by_hand(make_results: MakeResults) -> None:
     fac = summary.get(("Pendulum-v1", "sac"), "fac")
     assert fac is not None
     assert fac.reward.value == 22.0
-    assert fac.reward_sd == 10.0
+    assert fac.sd("reward") == 10.0
     assert fac.size == 1_000
     assert fac.stored_share == 0.5
-    assert fac.control_cost == 51.0
+    assert fac.mean("control_cost") == 51.0
     assert fac.against_reference is not None
     assert fac.against_reference.paired
     assert fac.against_reference.difference.low == 2.0
@@ -122,7 +122,7 @@ def test_normalised_scores_by_hand(make_results: MakeResults) -> None:
         ("Hopper-v5", "fac", 2_000.0),
     ):
         for seed in range(3):
-            path = root / f"cells/{env}/sac/{method}/seed-{seed}/done.json"
+            path = root / f"runs/{env}/sac/{method}/seed-{seed}/done.json"
             done = read_json(path)
             assert done is not None
             low = -200.0 if env == "Pendulum-v1" else 0.0
@@ -138,7 +138,7 @@ def test_normalised_scores_by_hand(make_results: MakeResults) -> None:
 
 def test_a_baseline_no_better_than_random_is_left_out(make_results: MakeResults) -> None:
     root = make_results(made_up_suite(methods=("baseline",), seeds=2))
-    for path in root.glob("cells/**/done.json"):
+    for path in root.glob("runs/**/done.json"):
         done = read_json(path)
         assert done is not None
         write_json(path, {**done, "random_reward": 1e6})

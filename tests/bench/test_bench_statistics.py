@@ -127,12 +127,13 @@ def test_improvement_interval_lies_within_zero_and_one() -> None:
 
 
 def test_profile_interval_holds_the_profile() -> None:
-    profile, interval = statistics.estimate_profile(
+    profile, low, high = statistics.estimate_profile(
         [[0.1, 0.5, 0.9], [0.2, 0.4, 0.6]], [0.0, 0.45], generator()
     )
-    assert interval is not None
-    assert np.all(interval[0] <= profile)
-    assert np.all(profile <= interval[1])
+    assert low is not None
+    assert high is not None
+    assert np.all(low <= profile)
+    assert np.all(profile <= high)
 
 
 def test_equal_seeds_are_compared_in_pairs() -> None:

@@ -86,7 +86,7 @@ def fingerprint_here(run) -> str:
 
 
 def checkpoints(root: Path) -> list[Path]:
-    return sorted(root.glob("cells/*/*/*/*/run/checkpoints/step-*.safetensors"))
+    return sorted(root.glob("runs/*/*/*/*/run/checkpoints/step-*.safetensors"))
 
 
 def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
@@ -97,9 +97,9 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     assert execute(suite, here, jobs=2) == 0
     assert execute(suite, there, backend=RayTasks(there, storage=storage.as_uri())) == 0
     assert files(here) == files(there)
-    assert files(storage) == {name for name in files(there) if name.startswith(("cells", "grid"))}
+    assert files(storage) == {name for name in files(there) if name.startswith(("runs", "grid"))}
     for method in ("fac", "small"):
-        place = f"cells/{ENV.replace(':', '_')}/sac/{method}/seed-0"
+        place = f"runs/{ENV.replace(':', '_')}/sac/{method}/seed-0"
         one, other = (read_json(root / place / "done.json") for root in (here, there))
         assert {**one, **dict.fromkeys(TIMES)} == {**other, **dict.fromkeys(TIMES)}
         one, other = (read_json(root / place / "run/final.json") for root in (here, there))
@@ -188,9 +188,9 @@ def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_
     finally:
         driver.kill()
         driver.wait()
-    assert not list(out.glob("cells/*/*/*/*/done.json"))
+    assert not list(out.glob("runs/*/*/*/*/done.json"))
     assert main(words) == 0
-    (done,) = out.glob("cells/*/*/*/*/done.json")
+    (done,) = out.glob("runs/*/*/*/*/done.json")
     assert "resuming from step-" in (done.with_name("run") / "run.log").read_text()
     before = done.stat().st_mtime_ns
     assert main(words) == 0
@@ -211,7 +211,7 @@ def test_a_run_that_fails_says_why(cluster, tmp_path):
 
 def begin_in(storage: Storage, run) -> None:
     """Put a run into storage as a grid does."""
-    storage.write("cell.json", json.dumps({**run.to_json(), "derived": {}}).encode())
+    storage.write("run.json", json.dumps({**run.to_json(), "derived": {}}).encode())
 
 
 def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch):
@@ -248,7 +248,7 @@ def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch
 
 
 def test_a_node_that_does_not_see_the_storage_says_so(tmp_path):
-    with pytest.raises(StorageError, match=r"finds no cell.json in .*--storage"):
+    with pytest.raises(StorageError, match=r"finds no run.json in .*--storage"):
         bring_to_end(str(tmp_path), keep_buffer=False)
 
 

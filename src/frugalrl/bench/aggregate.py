@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +22,19 @@ FRUGAL = ("fac-paper", "fac-released", "fac")
 TaskKey = tuple[str, str]
 
 
+def task_name(task: TaskKey) -> str:
+    """Write a task as the paper does."""
+    return f"{task[0]} ({task[1].upper()})"
+
+
 @dataclass(frozen=True)
 class MethodSummary:
     """One method on one task."""
 
     task: TaskKey
     method: str
-    seeds: tuple[int, ...]
+    runs: dict[int, Result]
+    """By seed."""
     rewards: dict[int, float]
     reward: Estimate
     late: dict[int, float]
@@ -36,34 +42,64 @@ class MethodSummary:
     but one moment of a curve that may be rough."""
     late_reward: Estimate
     iqm: Estimate
-    reward_sd: float
-    """Standard deviation over seeds, NaN for one seed."""
-    convergence: dict[int, float]
-    """Convergence point by seed; the length of the run where it never settled."""
-    settled: int
-    """Runs that settled."""
-    paper_reward: float
-    """Mean reward as the paper measured it: the policy's own randomness, no last step."""
-    paper_reward_sd: float
-    paper_control_cost: float
-    paper_control_cost_sd: float
     against_reference: Comparison | None
     """Difference from the baseline; in results without one, from FAC as it is."""
-    size: float
-    stored_share: float
-    """Stored over offered transitions."""
-    bytes: float
-    control_cost: float
-    control_cost_sd: float
-    train_seconds: float
-    memory: float
-    random_reward: float
-    """What random actions earn on the task, measured beside the baseline's runs; else NaN."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the finished runs."""
+        return tuple(self.runs)
+
+    def mean(self, key: str) -> float:
+        """Average a measured number over seeds, by its name in a run's summary."""
+        return _finite_mean([result.number(key) for result in self.runs.values()])
+
+    def sd(self, key: str) -> float:
+        """Standard deviation of a measured number over seeds, NaN for one seed."""
+        values = [result.number(key) for result in self.runs.values()]
+        finite = [value for value in values if math.isfinite(value)]
+        return float(np.std(finite, ddof=1)) if len(finite) > 1 else math.nan
+
+    @property
+    def size(self) -> float:
+        """Transitions in the final buffer."""
+        return self.mean("size")
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of the final buffer."""
+        return self.mean("buffer_bytes")
+
+    @property
+    def train_seconds(self) -> float:
+        """Wall time spent stepping and learning."""
+        return self.mean("train_seconds")
+
+    @property
+    def stored_share(self) -> float:
+        """Stored over offered transitions."""
+        offered = {seed: result.number("offered") for seed, result in self.runs.items()}
+        shares = [self.runs[s].number("stored") / n for s, n in offered.items() if n > 0]
+        return _finite_mean(shares)
+
+    @property
+    def convergence(self) -> dict[int, float]:
+        """Convergence point by seed; the length of the run where it never settled."""
+        found = {seed: result.convergence for seed, result in self.runs.items()}
+        return {
+            seed: float(self.runs[seed].run.steps) if point is None else point
+            for seed, point in found.items()
+        }
 
     @property
     def convergence_mean(self) -> float:
         """Mean convergence point, a run that never settled counted as its length."""
         return _finite_mean(list(self.convergence.values()))
+
+    @property
+    def settled(self) -> int:
+        """Runs that settled."""
+        return sum(result.convergence is not None for result in self.runs.values())
 
 
 @dataclass(frozen=True)
@@ -143,8 +179,10 @@ def normalised_scores(
     left_out = []
     for task in results.tasks:
         baseline = results.select(task, BASELINE)
-        low = _mean(baseline, lambda result: result.number("random_reward"))
-        high = _mean(baseline, lambda result: result.reward)
+        low, high = (
+            _finite_mean([result.number(key) for result in baseline.values()])
+            for key in ("random_reward", "reward")
+        )
         if not high > low:
             left_out.append(task)
             continue
@@ -160,8 +198,7 @@ def _summarize_method(
     task: TaskKey, method: str, runs: dict[int, Result], compared: dict[int, float]
 ) -> MethodSummary:
     rewards = _rewards(runs)
-    late = {seed: _late_reward(result) for seed, result in runs.items()}
-    late = {seed: reward for seed, reward in late.items() if math.isfinite(reward)}
+    late = _finite({seed: _late_reward(result) for seed, result in runs.items()})
     values = list(rewards.values()) or [math.nan]
     names = (*task, method)
     comparison = None
@@ -169,13 +206,10 @@ def _summarize_method(
         comparison = statistics.compare_means(
             rewards, compared, generator_for(*names, "difference")
         )
-    costs = [result.number("control_cost") for result in runs.values()]
-    paper_rewards = [result.number("paper_reward") for result in runs.values()]
-    paper_costs = [result.number("paper_control_cost") for result in runs.values()]
     return MethodSummary(
         task=task,
         method=method,
-        seeds=tuple(runs),
+        runs=runs,
         rewards=rewards,
         reward=statistics.estimate_mean(values, generator_for(*names, "mean")),
         late=late,
@@ -183,25 +217,7 @@ def _summarize_method(
             list(late.values()) or [math.nan], generator_for(*names, "late")
         ),
         iqm=statistics.estimate_iqm(values, generator_for(*names, "iqm")),
-        reward_sd=_sd(values),
-        convergence={
-            seed: float(result.run.steps) if result.convergence is None else result.convergence
-            for seed, result in runs.items()
-        },
-        settled=sum(result.convergence is not None for result in runs.values()),
-        paper_reward=_finite_mean(paper_rewards),
-        paper_reward_sd=_sd(paper_rewards),
-        paper_control_cost=_finite_mean(paper_costs),
-        paper_control_cost_sd=_sd(paper_costs),
         against_reference=comparison,
-        size=_mean(runs, lambda result: result.number("size")),
-        stored_share=_mean(runs, _stored_share),
-        bytes=_mean(runs, lambda result: result.number("buffer_bytes")),
-        control_cost=_finite_mean(costs),
-        control_cost_sd=_sd(costs),
-        train_seconds=_mean(runs, lambda result: result.number("train_seconds")),
-        memory=_mean(runs, lambda result: result.number("peak_memory_bytes")),
-        random_reward=_mean(runs, lambda result: result.number("random_reward")),
     )
 
 
@@ -235,8 +251,7 @@ def unequal_seeds(summary: Summary) -> list[str]:
         usual, _ = Counter(entry.seeds for entry in entries).most_common(1)[0]
         odd = [f"{entry.method} {len(entry.seeds)}" for entry in entries if entry.seeds != usual]
         if odd:
-            name = f"{task[0]} ({task[1].upper()})"
-            notes.append(f"{name}: {', '.join(odd)}, the others {len(usual)}")
+            notes.append(f"{task_name(task)}: {', '.join(odd)}, the others {len(usual)}")
     return notes
 
 
@@ -249,12 +264,11 @@ def buffer_mean(runs: dict[int, Result], *keys: str) -> float:
             found = found.get(key) if isinstance(found, dict) else None
         return float(found) if isinstance(found, (int, float)) else math.nan
 
-    return _mean(runs, measure)
+    return _finite_mean([measure(result) for result in runs.values()])
 
 
 def _rewards(runs: dict[int, Result]) -> dict[int, float]:
-    found = {seed: result.reward for seed, result in runs.items()}
-    return {seed: reward for seed, reward in found.items() if math.isfinite(reward)}
+    return _finite({seed: result.reward for seed, result in runs.items()})
 
 
 def _late_reward(result: Result) -> float:
@@ -262,20 +276,10 @@ def _late_reward(result: Result) -> float:
     return _finite_mean(rewards[steps > result.run.steps / 2].tolist())
 
 
-def _mean(runs: dict[int, Result], measure: Callable[[Result], float]) -> float:
-    return _finite_mean([measure(result) for result in runs.values()])
-
-
-def _stored_share(result: Result) -> float:
-    offered = result.number("offered")
-    return result.number("stored") / offered if offered > 0 else math.nan
+def _finite(rewards: dict[int, float]) -> dict[int, float]:
+    return {seed: reward for seed, reward in rewards.items() if math.isfinite(reward)}
 
 
 def _finite_mean(values: Sequence[float]) -> float:
     finite = [value for value in values if math.isfinite(value)]
     return float(np.mean(finite)) if finite else math.nan
-
-
-def _sd(values: Sequence[float]) -> float:
-    finite = [value for value in values if math.isfinite(value)]
-    return float(np.std(finite, ddof=1)) if len(finite) > 1 else math.nan

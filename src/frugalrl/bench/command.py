@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from frugalrl.bench import origin
-from frugalrl.bench.aggregate import BASELINE, Summary, summarize
+from frugalrl.bench.aggregate import BASELINE, Summary, summarize, task_name
 from frugalrl.bench.errors import BenchError, writing
 from frugalrl.bench.grid import Backend, Grid, LocalProcesses
 from frugalrl.bench.live import open_view
 from frugalrl.bench.plan import checked_runs, describe_runs, estimate_line
-from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.report.verdict import verdict
 from frugalrl.bench.report.write import write_report

@@ -24,6 +24,8 @@ from frugalrl.bench.runs import (
     RUN_FILE,
     Run,
     describe_change,
+    listed_runs,
+    read_run_file,
 )
 from frugalrl.files import DirectoryLock, read_json, write_json
 
@@ -165,7 +167,7 @@ class Grid:
         if jobs < 1:
             raise BenchError(f"jobs={jobs} must be at least 1")
         self.root = Path(root)
-        self.jobs = [Job(run, self.root / run.path) for run in runs]
+        self.jobs = [Job(run, run.directory(self.root)) for run in runs]
         self._limit = jobs
         self._backend = LocalProcesses() if backend is None else backend
         self._lock = DirectoryLock(self.root)
@@ -193,7 +195,7 @@ class Grid:
     def _prepare(self, about: Mapping[str, Any]) -> None:
         old = read_json(self.root / GRID_FILE)
         for job in self.jobs:
-            values = read_json(job.directory / RUN_FILE)
+            values = read_run_file(job.directory)
             stored = Run.from_json(values) if values is not None else job.run
             if stored.fingerprint != job.run.fingerprint:
                 raise BenchError(
@@ -206,9 +208,8 @@ class Grid:
                 job.state = "done"
                 job.seconds = float(done.get("wall_seconds") or 0.0)
         runs = {str(job.run.path): job.run.to_json() for job in self.jobs}
-        before = [Run.from_json(values) for values in (old or {}).get("cells", [])]
-        merged = {str(run.path): run.to_json() for run in before} | runs
-        write_json(self.root / GRID_FILE, {**about, "cells": list(merged.values())})
+        merged = {str(run.path): run.to_json() for run in listed_runs(old or {})} | runs
+        write_json(self.root / GRID_FILE, {**about, "runs": list(merged.values())})
 
     def run(self, view: View) -> int | None:
         """Run everything that is missing; `prepare` comes first.

@@ -22,6 +22,8 @@ GRID_ONLY = (MATCHED_DROP, MATCHED_REPLACE, RELEASED)
 """Admissions that only a grid can make: see `frugalrl.bench.worker.grid_admission`."""
 
 PLAIN_COLOR = "#6b7280"
+CONTROLS = ("random-slot", "small")
+"""What every rule is compared with at equal size."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,20 @@ def split_variant(name: str) -> tuple[str, dict[str, str]]:
     before, of, source = f",{changes}".partition(",of=")
     pairs = (item.partition("=") for item in before.split(",") if item)
     return base, {key: value for key, _, value in pairs} | ({"of": source} if of else {})
+
+
+def rule_of(name: str) -> tuple[str, float | None]:
+    """Split a name into the rule and its budget: `small@share=0.05` is small with 0.05."""
+    base, changes = split_variant(name)
+    share = changes.pop("share", None)
+    changes.pop("of", None)
+    rest = ",".join(f"{key}={value}" for key, value in changes.items())
+    return f"{base}@{rest}" if rest else base, None if share is None else float(share)
+
+
+def has_share(name: str) -> bool:
+    """Tell whether a method's buffer is given as a share of the steps."""
+    return rule_of(name)[1] is not None
 
 
 def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) -> Method:

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.measures import convergence_point, recent_mean
 from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method
-from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
+from frugalrl.bench.runs import (
+    DONE_FILE,
+    ERROR_FILE,
+    RUN_DIRECTORY,
+    Run,
+    listed_runs,
+    read_run_file,
+)
 from frugalrl.files import read_json
 
 GRID_FILE = "grid.json"
@@ -54,6 +61,10 @@ class Result:
     def metrics(self) -> dict[str, Column]:
         """The run's `metrics.csv`, column by column."""
         return read_columns(self.directory / RUN_DIRECTORY / "metrics.csv")
+
+    def column(self, name: str) -> Column:
+        """Give one column of the metrics, empty where it is missing."""
+        return self.metrics.get(name, np.empty(0))
 
     @cached_property
     def training_curve(self) -> tuple[Column, Column]:
@@ -149,10 +160,9 @@ def read_results(directory: str | Path) -> Results:
             f"{root} holds no results: it has no readable {GRID_FILE}. Make some with, for "
             f"example, frugalrl compare Pendulum-v1 --out {root}"
         )
-    listed = grid.get("cells")
-    if not isinstance(listed, list) or not listed:
+    runs = listed_runs(grid)
+    if not runs:
         raise BenchError(f"{root} holds no results: its {GRID_FILE} lists no runs")
-    runs = [Run.from_json(values) for values in listed]
     found = [read_result(root, run) for run in runs]
     own = {
         run.method: Method(run.method, run.label, "", run.settings)
@@ -166,9 +176,8 @@ def read_results(directory: str | Path) -> Results:
 
 def read_result(root: Path, run: Run) -> Result | Problem:
     """Look at one run's directory."""
-    directory = root / run.path
-    stored = read_json(directory / RUN_FILE)
-    if stored is None:
+    directory = run.directory(root)
+    if read_run_file(directory) is None:
         return Problem(run, "missing")
     done = read_done(directory, run)
     if done is not None:

@@ -14,11 +14,15 @@ from typing import Any
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import GRID_ONLY, METHODS
 from frugalrl.bench.suites import Suite, Task
+from frugalrl.files import read_json
 
-RUN_FILE = "cell.json"
+RUN_FILE = "run.json"
 DONE_FILE = "done.json"
 ERROR_FILE = "error.txt"
 RUN_DIRECTORY = "run"
+FOLDERS = ("runs", "cells")
+"""Where a results directory has its runs; the second is what older versions called it."""
+_OLD_RUN_FILE = "cell.json"
 _WARMUP_STEPS = 10_000
 
 
@@ -51,9 +55,14 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """Directory of this run below the results directory."""
+        """Directory of this run below those of all runs."""
         env = re.sub(r"[^\w.+-]", "_", self.env)
-        return Path("cells") / env / self.algo / self.method / f"seed-{self.seed}"
+        return Path(env) / self.algo / self.method / f"seed-{self.seed}"
+
+    def directory(self, root: Path) -> Path:
+        """Directory of this run in a results directory; an older version's stays where it is."""
+        new, old = (root / folder / self.path for folder in FOLDERS)
+        return old if old.is_dir() else new
 
     @property
     def fingerprint(self) -> str:
@@ -89,11 +98,26 @@ class Run:
         """
         try:
             return cls(**{key: values[key] for key in cls.__dataclass_fields__ if key in values})
-        except TypeError:
+        except (AttributeError, TypeError):
             raise BenchError(
                 "these results list a run without all of its settings: they are damaged, or "
                 "another version of frugalrl made them"
             ) from None
+
+
+def read_run_file(directory: Path) -> dict[str, Any] | None:
+    """Read what describes a run in its directory; None where it is missing or damaged."""
+    return read_json(directory / RUN_FILE) or read_json(directory / _OLD_RUN_FILE)
+
+
+def listed_runs(grid: Mapping[str, Any]) -> list[Run]:
+    """List the runs that a results directory's description names.
+
+    Raises:
+        BenchError: One of them is damaged.
+    """
+    listed: Any = next((grid[folder] for folder in FOLDERS if folder in grid), [])
+    return [Run.from_json(values) for values in listed] if isinstance(listed, list) else []
 
 
 def expand(suite: Suite, scale: float = 1.0) -> list[Run]:

@@ -19,6 +19,7 @@ Estimator = Callable[[Sequence[Scores]], Scores]
 
 REPLICATIONS = 10_000
 CONFIDENCE = 0.95
+_INTERVAL = (50.0 * (1.0 - CONFIDENCE), 50.0 * (1.0 + CONFIDENCE))  # percentiles
 MIN_SEEDS_FOR_INTERVAL = 3
 FEW_SEEDS = 10
 
@@ -201,19 +202,35 @@ def estimate_profile(
     generator: np.random.Generator,
     *,
     replications: int = 2_000,
-) -> tuple[Scores, tuple[Scores, Scores] | None]:
+) -> tuple[Scores, Scores | None, Scores | None]:
     """Estimate a performance profile and its pointwise interval (None with too few seeds)."""
     arrays = _as_tasks(tasks)
     taus = np.asarray(thresholds, dtype=np.float64)
     profile = performance_profile(arrays, taus)
     if min(task.size for task in arrays) < MIN_SEEDS_FOR_INTERVAL:
-        return profile, None
-    drawn = np.concatenate([_resample(task, replications, generator) for task in arrays], axis=1)
+        return profile, None, None
+    redrawn = [generator.integers(0, task.size, (replications, task.size)) for task in arrays]
+    drawn = np.concatenate([task[rows] for task, rows in zip(arrays, redrawn, strict=True)], axis=1)
     # Threshold by threshold: the whole cube would be replications x runs x thresholds.
     shares = np.stack([(drawn > tau).mean(axis=1) for tau in taus])
-    tail = 50.0 * (1.0 - CONFIDENCE)
-    low, high = np.percentile(shares, [tail, 100.0 - tail], axis=1)
-    return profile, (np.asarray(low), np.asarray(high))
+    low, high = np.percentile(shares, _INTERVAL, axis=1)
+    return profile, np.asarray(low), np.asarray(high)
+
+
+def mean_band(
+    values: Scores, generator: np.random.Generator
+) -> tuple[Scores, Scores] | tuple[None, None]:
+    """Bootstrap the mean over runs (runs, steps), the same runs redrawn for all steps.
+
+    Returns:
+        The interval's ends at every step; None with too few seeds.
+    """
+    runs = values.shape[0]
+    if runs < MIN_SEEDS_FOR_INTERVAL:
+        return None, None
+    weights = generator.multinomial(runs, np.full(runs, 1 / runs), size=2_000) / runs
+    low, high = np.percentile(weights @ values, _INTERVAL, axis=0)
+    return np.asarray(low), np.asarray(high)
 
 
 def compare_means(
@@ -257,10 +274,6 @@ def welch_p_value(x: ArrayLike, y: ArrayLike) -> float | None:
         return None
     p = float(stats.ttest_ind(first, second, equal_var=False).pvalue)
     return p if math.isfinite(p) else None
-
-
-def _resample(task: Scores, replications: int, generator: np.random.Generator) -> Scores:
-    return task[generator.integers(0, task.size, size=(replications, task.size))]
 
 
 def _as_tasks(tasks: Sequence[ArrayLike]) -> list[Scores]:

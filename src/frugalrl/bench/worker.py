@@ -1,6 +1,6 @@
 """One run in one process: train or go on training, look into the buffer, write the summary.
 
-Started by the grid as `python -m frugalrl.bench.worker CELL_DIRECTORY`; the grid has set the
+Started by the grid as `python -m frugalrl.bench.worker DIRECTORY`; the grid has set the
 number of threads before this process loads anything numerical.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.matched import MatchedRandom
 from frugalrl.bench.methods import GRID_ONLY, MATCHED_REPLACE, RELEASED
-from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
+from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, read_run_file
 from frugalrl.files import DirectoryLock, read_json, write_json
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
     """Bring a run to its end, from wherever it is."""
-    stored = read_json(directory / RUN_FILE)
+    stored = read_run_file(directory)
     if stored is None:
         raise FileNotFoundError(f"{directory} has no readable {RUN_FILE}")
     run = Run.from_json(stored)

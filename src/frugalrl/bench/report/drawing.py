@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from frugalrl.bench.report.figure import HEAT_COLORS, Bars, Dots, Figure, Heat, Line, Points
+from frugalrl.bench.report.figure import HEAT_COLORS, Bars, Dots, Figure, Heat, Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,13 +58,11 @@ def _draw(figure: Figure, axes: Axes) -> None:
     bars = [trace for trace in figure.traces if isinstance(trace, Bars)]
     for trace in figure.traces:
         if isinstance(trace, Line):
-            _draw_line(trace, axes)
-        elif isinstance(trace, Points):
-            _draw_points(trace, axes)
+            (_draw_points if trace.markers else _draw_line)(trace, axes)
         elif isinstance(trace, Bars):
             _draw_bars(trace, bars.index(trace), len(bars), axes)
         elif isinstance(trace, Dots):
-            _draw_dots(trace, list(figure.categories).index(trace.category), axes)
+            _draw_dots(trace, list(figure.categories).index(trace.name), axes)
         else:
             _draw_heat(trace, axes)
     axes.set_title(figure.title, loc="left", fontsize=11, wrap=True)
@@ -100,7 +98,7 @@ def _draw_line(trace: Line, axes: Axes) -> None:
     )
 
 
-def _draw_points(trace: Points, axes: Axes) -> None:
+def _draw_points(trace: Line, axes: Axes) -> None:
     axes.errorbar(
         trace.x,
         trace.y,
@@ -117,8 +115,7 @@ def _draw_points(trace: Points, axes: Axes) -> None:
 def _draw_bars(trace: Bars, position: int, count: int, axes: Axes) -> None:
     width = 0.8 / count
     left = np.arange(trace.values.size) + width * (position - (count - 1) / 2)
-    whiskers = _whiskers(trace.values, trace.low, trace.high)
-    axes.bar(left, trace.values, 0.92 * width, color=trace.color, yerr=whiskers, label=trace.name)
+    axes.bar(left, trace.values, 0.92 * width, color=trace.color, label=trace.name)
 
 
 def _draw_dots(trace: Dots, place: int, axes: Axes) -> None:

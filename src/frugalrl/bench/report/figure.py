@@ -10,45 +10,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Numbers = NDArray[np.float64]
-_PLOTLY_DASH = {"solid": "solid", "dash": "dash", "dot": "dot", "dashdot": "dashdot"}
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, with a band where its uncertainty is known."""
+    """A curve with a band, or points joined by a line with whiskers, where there are intervals."""
 
     name: str
     x: Numbers
     y: Numbers
     color: str
     dash: str = "solid"
+    """`solid`, `dash`, `dot` or `dashdot`."""
     low: Numbers | None = None
     high: Numbers | None = None
     width: float = 2.0
-
-
-@dataclass(frozen=True)
-class Points:
-    """A few measured points joined by a line, with whiskers where there are intervals."""
-
-    name: str
-    x: Numbers
-    y: Numbers
-    color: str
-    dash: str = "solid"
-    low: Numbers | None = None
-    high: Numbers | None = None
+    markers: bool = False
+    """A few measured points instead of a curve."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar for each of the figure's categories, with whiskers where there is an interval."""
+    """A bar for each of the figure's categories."""
 
     name: str
     values: Numbers
     color: str
-    low: Numbers | None = None
-    high: Numbers | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +43,7 @@ class Dots:
     """One category's values as dots, beside their mean and its interval."""
 
     name: str
-    category: str
+    """The category."""
     values: Numbers
     mean: float
     color: str
@@ -76,7 +63,7 @@ class Heat:
     """Count drawn in the darkest colour, so that figures side by side can share a scale."""
 
 
-Trace = Line | Points | Bars | Dots | Heat
+Trace = Line | Bars | Dots | Heat
 
 
 @dataclass(frozen=True)
@@ -101,16 +88,14 @@ class Figure:
     @property
     def has_legend(self) -> bool:
         """Whether there is more than one thing to name."""
-        return sum(isinstance(trace, Line | Points | Bars) for trace in self.traces) > 1
+        return sum(isinstance(trace, Line | Bars) for trace in self.traces) > 1
 
     def to_plotly(self) -> dict[str, Any]:
         """Give `data` and `layout` for Plotly; colours of text and grid are the page's."""
         data: list[dict[str, Any]] = []
         for trace in self.traces:
             if isinstance(trace, Line):
-                data += _plotly_line(trace)
-            elif isinstance(trace, Points):
-                data.append(_plotly_points(trace))
+                data += _plotly_points(trace) if trace.markers else _plotly_line(trace)
             elif isinstance(trace, Bars):
                 data.append(_plotly_bars(trace, self.categories))
             elif isinstance(trace, Dots):
@@ -138,7 +123,7 @@ def told_apart(figure: Figure) -> Figure:
 
     The caption names them, because a reader cannot be expected to look for them.
     """
-    lines = [trace for trace in figure.traces if isinstance(trace, Line)]
+    lines = [t for t in figure.traces if isinstance(t, Line) and not t.markers]
     bounds = [bound for line in lines for bound in (line.y.min(), line.y.max()) if line.y.size]
     tolerance = 0.004 * (max(bounds) - min(bounds)) if bounds else 0.0
     groups: list[list[Line]] = []
@@ -159,8 +144,8 @@ def told_apart(figure: Figure) -> Figure:
     }
     said = [f"{_listed([line.name for line in group])} coincide." for group in together]
     traces = [
-        replace(trace, width=widths.get(id(trace), trace.width))
-        if isinstance(trace, Line)
+        replace(trace, width=widths[id(trace)])
+        if isinstance(trace, Line) and id(trace) in widths
         else trace
         for trace in figure.traces
     ]
@@ -191,18 +176,13 @@ def faint(color: str, opacity: float) -> str:
 
 def _plotly_line(trace: Line) -> list[dict[str, Any]]:
     x = rounded(trace.x)
-    line = {
-        "color": trace.color,
-        "width": trace.width,
-        "dash": _PLOTLY_DASH.get(trace.dash, "solid"),
-    }
     shown: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines" if len(x) > 1 else "markers",
         "name": trace.name,
         "x": x,
         "y": rounded(trace.y),
-        "line": line,
+        "line": {"color": trace.color, "width": trace.width, "dash": trace.dash},
         "marker": {"color": trace.color},
         "legendgroup": trace.name,
     }
@@ -224,17 +204,17 @@ def _plotly_line(trace: Line) -> list[dict[str, Any]]:
     return [band, shown]
 
 
-def _plotly_points(trace: Points) -> dict[str, Any]:
+def _plotly_points(trace: Line) -> list[dict[str, Any]]:
     points: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines+markers",
         "name": trace.name,
         "x": rounded(trace.x),
         "y": rounded(trace.y),
-        "line": {"color": trace.color, "dash": _PLOTLY_DASH.get(trace.dash, "solid")},
+        "line": {"color": trace.color, "dash": trace.dash},
         "marker": {"color": trace.color, "size": 8},
     }
-    return points | _plotly_whiskers(trace.y, trace.low, trace.high)
+    return [points | _plotly_whiskers(trace.y, trace.low, trace.high)]
 
 
 def _plotly_whiskers(
@@ -256,14 +236,13 @@ def _plotly_whiskers(
 
 
 def _plotly_bars(trace: Bars, categories: Sequence[str]) -> dict[str, Any]:
-    bars: dict[str, Any] = {
+    return {
         "type": "bar",
         "name": trace.name,
         "x": list(categories),
         "y": rounded(trace.values),
         "marker": {"color": trace.color},
     }
-    return bars | _plotly_whiskers(trace.values, trace.low, trace.high)
 
 
 def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
@@ -271,7 +250,7 @@ def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
         "type": "scatter",
         "mode": "markers",
         "name": f"{trace.name}, seeds",
-        "x": [trace.category] * trace.values.size,
+        "x": [trace.name] * trace.values.size,
         "y": rounded(trace.values),
         "marker": {"color": faint(trace.color, 0.45), "size": 7},
     }
@@ -279,7 +258,7 @@ def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
         "type": "scatter",
         "mode": "markers",
         "name": f"{trace.name}, mean",
-        "x": [trace.category],
+        "x": [trace.name],
         "y": rounded([trace.mean]),
         "marker": {"color": trace.color, "size": 11, "symbol": "diamond"},
     }

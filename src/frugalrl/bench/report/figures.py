@@ -1,92 +1,164 @@
-"""The report's figures: those of learning and time, and the list of all."""
+"""The report's figures: rewards, sizes, what the buffer holds, parameters and time."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
-from frugalrl.bench import statistics
-from frugalrl.bench.aggregate import Summary, TaskKey, generator_for
-from frugalrl.bench.report.budget import has_budgets, reward_over_bytes
-from frugalrl.bench.report.buffer_figures import (
-    acceptance,
-    buffer_growth,
-    kept_experiences,
-    rewards_a_cell,
+from frugalrl.bench import measures, statistics
+from frugalrl.bench.aggregate import (
+    BASELINE,
+    FAC,
+    FRUGAL,
+    MethodSummary,
+    Summary,
+    TaskKey,
+    generator_for,
+    task_name,
 )
-from frugalrl.bench.report.curves import band_caption, plain_methods, reward_curves, slug
-from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Points, Trace, told_apart
-from frugalrl.bench.report.paper_tables import task_name
-from frugalrl.bench.report.parameter_figures import hyper_parameters, kernel_masses
+from frugalrl.bench.methods import CONTROLS, PARAMETERS, has_share, rule_of, split_variant
+from frugalrl.bench.report.figure import (
+    Bars,
+    Dots,
+    Figure,
+    Heat,
+    Line,
+    Numbers,
+    Trace,
+    told_apart,
+)
+from frugalrl.bench.results import Result
+
+_VALUE_COLORS = ("#0f9b8e", "#a8458f", "#b8860b", "#7a7f87", "#d3262f", "#3f9142")
+_KERNEL_COLORS = {"epanechnikov": "#2166d1", "tophat": "#a31621", "gaussian": "#3fa7d6"}
+_STEPS = "environment steps"
+_MANY_SEEDS = "where there are three seeds or more"
+_NO_INTERVAL = "; there are too few seeds for an interval."
 
 
 def all_figures(summary: Summary) -> list[Figure]:
     """Draw everything these results can show, in the report's order."""
+    tasks = summary.results.tasks
     figures: list[Figure] = []
-    for task in summary.results.tasks:
+    for task in tasks:
         figures += [learning_curves(summary, task), final_rewards(summary, task)]
-    if has_budgets(summary):
+    if any(map(has_share, summary.results.methods)):
         figures += [
-            reward_over_bytes(summary, task, late=late)
-            for task in summary.results.tasks
-            for late in (False, True)
+            reward_over_bytes(summary, task, late=late) for task in tasks for late in (False, True)
         ]
     if summary.over_tasks:
         figures.append(performance_profiles(summary))
-    for task in summary.results.tasks:
+    for task in tasks:
         figures += [buffer_growth(summary, task), acceptance(summary, task)]
         figures += kept_experiences(summary, task)
-        figures.append(rewards_a_cell(summary, task))
-    figures += hyper_parameters(summary)
-    figures.append(kernel_masses())
-    figures.append(computation_time(summary))
+        figures.append(rewards_per_cell(summary, task))
+    figures += [*hyper_parameters(summary), kernel_masses(), computation_time(summary)]
     drawn = [figure for figure in figures if any(_has_points(trace) for trace in figure.traces)]
     return [told_apart(figure) for figure in drawn]
 
 
+def _of_task(task: TaskKey, kind: str, title: str, x: str, y: str, **rest: Any) -> Figure:
+    """Make a figure of one task: `kind` begins its id, `x` and `y` are the axes' titles."""
+    slug = re.sub(r"[^a-z0-9]+", "-", f"{task[0]}-{task[1]}".lower()).strip("-")
+    return Figure(f"{kind}-{slug}", f"{task_name(task)}: {title}", x, y, **rest)
+
+
 def learning_curves(summary: Summary, task: TaskKey) -> Figure:
     """Reward of the evaluations while training: mean over seeds, with a bootstrap band."""
-    curves = reward_curves(summary, task, plain_methods(summary))
-    return Figure(
-        id=f"learning-{slug(task)}",
-        title=f"{task_name(task)}: reward while training",
-        x_title="environment steps",
-        y_title="evaluation reward",
-        traces=curves,
-        caption=band_caption(curves),
+    return _of_task(
+        task,
+        "learning",
+        "reward while training",
+        _STEPS,
+        "evaluation reward",
+        traces=(curves := _reward_curves(summary, task, _plain_methods(summary))),
+        caption=_band_caption(curves),
         group="learning",
     )
 
 
 def final_rewards(summary: Summary, task: TaskKey) -> Figure:
     """Draw the final reward of every seed, and each method's mean with its interval."""
-    entries = [summary.get(task, name) for name in summary.results.methods]
-    found = [entry for entry in entries if entry is not None]
-    labels = [summary.results.method(entry.method).label for entry in found]
-    return Figure(
-        id=f"final-{slug(task)}",
-        title=f"{task_name(task)}: reward of the final policy",
-        x_title="",
-        y_title="final reward",
+    found = [entry for name in summary.results.methods if (entry := summary.get(task, name))]
+    methods = [summary.results.method(entry.method) for entry in found]
+    some = any(entry.reward.has_interval for entry in found)
+    return _of_task(
+        task,
+        "final",
+        "reward of the final policy",
+        "",
+        "final reward",
         traces=[
             Dots(
-                label,
-                label,
+                method.label,
                 np.array(list(entry.rewards.values())),
                 entry.reward.value,
-                summary.results.method(entry.method).color,
+                method.color,
                 entry.reward.low,
                 entry.reward.high,
             )
-            for entry, label in zip(found, labels, strict=True)
+            for entry, method in zip(found, methods, strict=True)
         ],
         caption="Each dot is a seed, the large mark their mean"
-        + (
-            " with its 95 % bootstrap interval where there are three seeds or more."
-            if any(entry.reward.has_interval for entry in found)
-            else "; there are too few seeds for an interval."
-        ),
-        categories=labels,
+        + (f" with its 95 % bootstrap interval {_MANY_SEEDS}." if some else _NO_INTERVAL),
+        categories=[method.label for method in methods],
         group="learning",
+    )
+
+
+def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) -> Figure:
+    """Draw the final reward over bytes, or that of the second half of training: a line per rule."""
+
+    def reward(entry: MethodSummary) -> statistics.Estimate:
+        return entry.late_reward if late else entry.reward
+
+    rules: dict[str, list[MethodSummary]] = {}
+    for name in summary.results.methods:
+        entry = summary.get(task, name)
+        if entry is not None and np.isfinite([reward(entry).value, entry.bytes]).all():
+            rules.setdefault(rule_of(name)[0], []).append(entry)
+    full = rules.get(BASELINE, [])
+    traces = []
+    for rule, entries in rules.items():
+        # With room for everything, a rule for a given size is the baseline.
+        points = entries + full if rule in (*CONTROLS, "diverse") else entries
+        points = sorted(points, key=lambda entry: entry.bytes)
+        method = summary.results.method(rule)
+        bounded = all(reward(entry).has_interval for entry in points)
+        low, high = (
+            (np.array([getattr(reward(entry), side) for entry in points]) if bounded else None)
+            for side in ("low", "high")
+        )
+        traces.append(
+            Line(
+                method.label,
+                np.array([entry.bytes for entry in points]) / 1e6,
+                np.array([reward(entry).value for entry in points]),
+                method.color,
+                "solid" if len(points) > 1 else "dot",
+                low,
+                high,
+                markers=True,
+            )
+        )
+    seeds = sorted({len(entry.seeds) for entries in rules.values() for entry in entries})
+    many = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "0"
+    return _of_task(
+        task,
+        "late" if late else "bytes",
+        f"{'reward while training' if late else 'reward'} over bytes",
+        "bytes of the buffer, MB",
+        "reward, second half of training" if late else "final reward",
+        traces=traces,
+        caption=f"Mean over {many} seeds with its 95 % bootstrap interval; a point per "
+        "budget. The lines of rules for a given size end in the baseline, which has room for "
+        "everything."
+        + (" The reward is the mean of the evaluations in the second half of training." * late),
+        group="budget",
+        x_scale="log",
     )
 
 
@@ -94,23 +166,228 @@ def performance_profiles(summary: Summary) -> Figure:
     """Draw the share of runs above each normalised score."""
     taus = np.linspace(0.0, 1.5, 76)
     traces = []
-    for name in plain_methods(summary):
+    for name in _plain_methods(summary):
         tasks = list(summary.scores.get(name, {}).values())
         if tasks:
-            profile, interval = statistics.estimate_profile(
+            profile, low, high = statistics.estimate_profile(
                 tasks, taus, generator_for("profile", name)
             )
-            low, high = interval if interval is not None else (None, None)
             method = summary.results.method(name)
             traces.append(Line(method.label, taus, profile, method.color, method.dash, low, high))
     return Figure(
-        id="profile",
-        title="Performance profile over all tasks",
-        x_title="normalised score τ (0 random policy, 1 baseline)",
-        y_title="share of runs above τ",
+        "profile",
+        "Performance profile over all tasks",
+        "normalised score τ (0 random policy, 1 baseline)",
+        "share of runs above τ",
         traces=traces,
         caption="Pointwise 95 % intervals from a bootstrap stratified by task.",
         group="learning",
+        y_zero=True,
+    )
+
+
+def buffer_growth(summary: Summary, task: TaskKey) -> Figure:
+    """Draw how many transitions the buffer holds while training."""
+
+    def held(result: Result) -> tuple[Numbers, Numbers]:
+        sizes = result.column("buffer_size")
+        return (result.column("env_steps") if sizes.size else sizes), sizes
+
+    return _of_task(
+        task,
+        "buffer",
+        "growth of the buffer",
+        _STEPS,
+        "transitions held",
+        traces=_mean_lines(summary, task, _plain_methods(summary), held),
+        caption="Mean over seeds.",
+        group="buffer",
+        y_zero=True,
+    )
+
+
+def acceptance(summary: Summary, task: TaskKey) -> Figure:
+    """Draw the share of new transitions that took a new slot, step by step."""
+
+    def share(result: Result) -> tuple[Numbers, Numbers]:
+        names = ("env_steps", "offered", "stored")
+        steps, offered, stored = (result.column(name) for name in names)
+        if stored.size < 2:
+            return np.empty(0), np.empty(0)
+        offered, stored = (np.diff(counts, prepend=0.0) for counts in (offered, stored))
+        moved = offered > 0
+        return steps[moved], 100.0 * (stored[moved] / offered[moved])
+
+    results = summary.results
+    filtered = [
+        name
+        for name in _plain_methods(summary)
+        if results.method(name).settings.get("admission") is not None
+    ]
+    return _of_task(
+        task,
+        "acceptance",
+        "acceptance over time",
+        _STEPS,
+        "transitions stored, %",
+        traces=_mean_lines(summary, task, filtered, share),
+        caption="Share of the transitions since the last point that were stored as new; the "
+        "others were dropped or took the place of an equivalent.",
+        group="buffer",
+        y_zero=True,
+    )
+
+
+def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
+    """Draw the states visited and those the filter stores, on the two leading dimensions."""
+    maps = ((r, r.buffer.get("map")) for r in summary.results.select(task, BASELINE).values())
+    for result, found in maps:
+        if not isinstance(found, dict):
+            continue
+        visited, stored = (np.array(found[key], dtype=np.int64) for key in ("visited", "stored"))
+        x, y = (np.linspace(low, high, len(visited) + 1) for low, high in found["ranges"])
+        first, second = (f"observation[{dimension}]" for dimension in found["dimensions"])
+        share = 100.0 * stored.sum() / max(visited.sum(), 1)
+        whole = visited.sum() == result.number("offered")
+        part = "All" if whole else f"The last {visited.sum():,} transitions"
+        captions = {
+            "visited": f"{part} of the baseline's run, seed {result.run.seed}.",
+            "stored": f"What FAC keeps of the same transitions: {share:.0f} %. Same colours.",
+        }
+        return [
+            _of_task(
+                task,
+                kind,
+                f"states {kind}",
+                first,
+                second,
+                traces=[Heat(counts, x, y, int(visited.max()))],
+                caption=captions[kind],
+                group="buffer",
+            )
+            for kind, counts in (("visited", visited), ("stored", stored))
+        ]
+    return []
+
+
+def rewards_per_cell(summary: Summary, task: TaskKey) -> Figure:
+    """Draw how many stored rewards a cell has, baseline against the frugal methods."""
+    histograms: dict[str, list[list[int]]] = {}
+    for name in (BASELINE, *FRUGAL):
+        runs = summary.results.select(task, name)
+        found = [result.buffer.get("rewards_a_cell") for result in runs.values()]
+        histograms[name] = [entry for entry in found if isinstance(entry, list)]
+    width = max((len(counts) for every in histograms.values() for counts in every), default=0)
+    traces = []
+    for name, every in histograms.items():
+        if every:
+            padded = [[*counts, *[0] * (width - len(counts))] for counts in every]
+            method = summary.results.method(name)
+            traces.append(Bars(method.label, np.mean(padded, axis=0), method.color))
+    return _of_task(
+        task,
+        "cells",
+        "rewards per cell",
+        "rewards stored in a cell",
+        "cells",
+        traces=traces,
+        caption="How many cells hold how many rewards in the final buffer, mean over seeds.",
+        categories=[_power_label(power) for power in range(width)],
+        group="buffer",
+    )
+
+
+def _power_label(power: int) -> str:
+    low, high = 2**power, 2 ** (power + 1) - 1
+    if low >= 1024:
+        return f"{low // 1024}k–{(high + 1) // 1024}k"
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def hyper_parameters(summary: Summary) -> list[Figure]:
+    """Draw learning curves and buffers for the values of each parameter that was varied."""
+    by_parameter: dict[str, dict[str, str]] = {}
+    for name in filter(_is_value, summary.results.methods):
+        ((parameter, value),) = split_variant(name)[1].items()
+        by_parameter.setdefault(parameter, {})[name] = value
+    figures = []
+    for parameter, variants in by_parameter.items():
+        default = PARAMETERS[parameter].default
+        names = {FAC: f"{default:g}" if isinstance(default, float) else str(default), **variants}
+        ordered = dict(sorted(names.items(), key=lambda item: _sort_value(item[1])))
+        for task in summary.results.tasks:
+            figures += _parameter_figures(summary, task, parameter, ordered)
+    return figures
+
+
+def _parameter_figures(
+    summary: Summary, task: TaskKey, parameter: str, names: dict[str, str]
+) -> list[Figure]:
+    others = [name for name in names if name != FAC]
+    colors = {FAC: summary.results.method(FAC).color}
+    colors |= {name: _VALUE_COLORS[i % len(_VALUE_COLORS)] for i, name in enumerate(others)}
+    if parameter == "kernel":
+        colors = {name: _KERNEL_COLORS.get(value, "#7a7f87") for name, value in names.items()}
+    labels = {name: f"{parameter} {value}" for name, value in names.items()}
+    present = {name: entry for name in names if (entry := summary.get(task, name))}
+    curves = _reward_curves(summary, task, names, labels, colors)
+    default = "" if parameter == "kernel" else " The filter's default in dark blue."
+    return [
+        _of_task(
+            task,
+            parameter,
+            f"{parameter}, {PARAMETERS[parameter].about}",
+            _STEPS,
+            "evaluation reward",
+            traces=curves,
+            caption=_band_caption(curves) + default,
+            group="parameters",
+        ),
+        _of_task(
+            task,
+            f"{parameter}-buffer",
+            f"buffer by {parameter}",
+            parameter,
+            "transitions at the end",
+            traces=[
+                Bars("buffer", np.array([e.size for e in present.values()]), colors[FAC]),
+            ],
+            categories=[names[name] for name in present],
+            group="parameters",
+        ),
+    ]
+
+
+def _sort_value(text: str) -> tuple[float, str]:
+    try:
+        return float(text), ""
+    except ValueError:
+        return 0.0, text
+
+
+def kernel_masses() -> Figure:
+    """Draw the density a reward finds at some distance from the only stored one, by kernel."""
+    from frugalrl.admission.density_kernels import reward_density
+
+    distance = np.linspace(0.0, 1.0, 101)
+    traces = [
+        Line(
+            kernel,
+            distance,
+            np.array([reward_density([0.0], float(d), kernel) for d in distance]),
+            color,
+        )
+        for kernel, color in _KERNEL_COLORS.items()
+    ]
+    return Figure(
+        "kernels",
+        "What a kernel makes of a distance in reward",
+        "distance from the only reward of the cell",
+        "reward density estimate",
+        traces=[*traces, Line("threshold ε", distance, np.full(101, 0.2), "#7a7f87", "dash")],
+        caption="One stored reward, h = 0.3 and β = 0.2: a reward is stored as new where its "
+        "curve lies below the threshold.",
+        group="parameters",
         y_zero=True,
     )
 
@@ -119,16 +396,16 @@ def computation_time(summary: Summary) -> Figure:
     """Draw the training time of every method on every task."""
     tasks = summary.results.tasks
     traces = []
-    for name in plain_methods(summary):
+    for name in _plain_methods(summary):
         method = summary.results.method(name)
         entries = [summary.get(task, name) for task in tasks]
         seconds = [entry.train_seconds if entry else np.nan for entry in entries]
         traces.append(Bars(method.label, np.array(seconds), method.color))
     return Figure(
-        id="time",
-        title="Computation time",
-        x_title="",
-        y_title="training time, s",
+        "time",
+        "Computation time",
+        "",
+        "training time, s",
         traces=traces,
         caption="Mean over seeds of the wall time spent stepping and learning, on one core.",
         categories=[task_name(task) for task in tasks],
@@ -137,8 +414,71 @@ def computation_time(summary: Summary) -> Figure:
     )
 
 
+def _mean_lines(
+    summary: Summary,
+    task: TaskKey,
+    names: Iterable[str],
+    curve: Callable[[Result], tuple[Numbers, Numbers]],
+) -> list[Line]:
+    """Draw the mean over seeds of a curve of each method's runs."""
+    lines = []
+    for name in names:
+        runs = summary.results.select(task, name)
+        grid, values = measures.mean_curve([curve(result) for result in runs.values()])
+        if grid.size:
+            method = summary.results.method(name)
+            lines.append(Line(method.label, grid, values.mean(axis=0), method.color, method.dash))
+    return lines
+
+
+def _reward_curves(
+    summary: Summary,
+    task: TaskKey,
+    names: Iterable[str],
+    labels: dict[str, str] | None = None,
+    colors: dict[str, str] | None = None,
+) -> list[Line]:
+    """Draw the mean evaluation reward of some methods, with bands where seeds allow."""
+    lines = []
+    for name in names:
+        runs = summary.results.select(task, name)
+        grid, values = measures.mean_curve([result.curve for result in runs.values()])
+        if not grid.size:
+            continue
+        method = summary.results.method(name)
+        low, high = statistics.mean_band(values, generator_for(*task, name, "curve"))
+        label = (labels or {}).get(name, method.label)
+        color = (colors or {}).get(name, method.color)
+        dash = method.dash if colors is None else "solid"
+        lines.append(Line(label, grid, values.mean(axis=0), color, dash, low, high))
+    return lines
+
+
+def _band_caption(lines: Sequence[Line]) -> str:
+    """Say what is drawn: a band only where there are seeds enough."""
+    banded = [line.low is not None for line in lines]
+    if not any(banded):
+        return "Mean over seeds; there are too few of them for a band."
+    where = "" if all(banded) else f", {_MANY_SEEDS}"
+    return f"Mean over seeds; the band is the 95 % bootstrap interval of the mean{where}."
+
+
+def _plain_methods(summary: Summary) -> list[str]:
+    """Give the methods of the common figures: all but FAC's with one parameter changed.
+
+    Those have figures of their own, beside FAC; without FAC they stay here.
+    """
+    names = summary.results.methods
+    return [name for name in names if FAC not in names or not _is_value(name)]
+
+
+def _is_value(method: str) -> bool:
+    """Tell whether a method is FAC with one parameter of its filter changed."""
+    base, changes = split_variant(method)
+    return base == FAC and len(changes) == 1 and set(changes) <= set(PARAMETERS)
+
+
 def _has_points(trace: Trace) -> bool:
     if isinstance(trace, Heat):
         return True
-    values = trace.y if isinstance(trace, Line | Points) else trace.values
-    return bool(np.any(np.isfinite(values)))
+    return bool(np.any(np.isfinite(trace.y if isinstance(trace, Line) else trace.values)))

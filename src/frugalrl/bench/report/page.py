@@ -11,10 +11,9 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary
+from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary, task_name
 from frugalrl.bench.report import verdict
 from frugalrl.bench.report.figure import Figure
-from frugalrl.bench.report.paper_tables import task_name
 from frugalrl.bench.report.table import Table, to_html
 from frugalrl.bench.results import Result
 from frugalrl.bench.runs import RUN_DIRECTORY, command

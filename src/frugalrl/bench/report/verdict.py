@@ -12,10 +12,10 @@ from frugalrl.bench.aggregate import (
     MethodSummary,
     Summary,
     generator_for,
+    task_name,
     unequal_seeds,
 )
-from frugalrl.bench.report.budget import budget_sentence, has_budgets
-from frugalrl.bench.report.paper_tables import task_name
+from frugalrl.bench.methods import has_share, rule_of
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, Comparison, compare_means
 
@@ -35,8 +35,9 @@ def verdict(summary: Summary) -> str:
             f"{len(problems) - failed} did not finish. There is nothing to compare; what went "
             "wrong is listed below."
         )
-    if has_budgets(summary) and BASELINE in summary.results.methods:
-        return f"{budget_sentence(summary)} {_strength(summary)}"
+    methods = summary.results.methods
+    if BASELINE in methods and any(map(has_share, methods)):
+        return f"{_budgets(summary)} {_strength(summary)}"
     pairs = [
         (fac, baseline)
         for task in summary.results.tasks
@@ -53,7 +54,7 @@ def verdict(summary: Summary) -> str:
         )
     if len(pairs) == 1:
         fac, baseline = pairs[0]
-        first = _one_task(fac, baseline, baseline.reward.value - baseline.random_reward)
+        first = _one_task(fac, baseline, baseline.reward.value - baseline.mean("random_reward"))
     else:
         first = _many_tasks(summary, pairs)
     return f"{first} {_controls(summary, pairs)}"
@@ -92,6 +93,30 @@ def warnings(summary: Summary) -> list[str]:
     if len(commits) > 1:
         notes.append(f"The runs come from {len(commits)} different versions of the code.")
     return notes
+
+
+def _budgets(summary: Summary) -> str:
+    """Say which reward which bytes gave, for the smallest budget of each task."""
+    parts = []
+    for task in summary.results.tasks:
+        full = summary.get(task, BASELINE)
+        shares = [rule_of(name)[1] for name in summary.results.methods if summary.get(task, name)]
+        least = min((share for share in shares if share is not None), default=None)
+        if full is None or least is None:
+            continue
+        digits = digits_for(full.reward.value)
+        found = []
+        for name in summary.results.methods:
+            entry = summary.get(task, name)
+            if entry is not None and rule_of(name)[1] == least:
+                label = summary.results.method(rule_of(name)[0]).label
+                amount = show_interval(entry.reward, digits)
+                found.append(f"{label} {amount} from {show(entry.bytes / 1e6)} MB")
+        parts.append(
+            f"{task_name(task)}: with {100 * least:g} % of the steps {', '.join(found)}; the full "
+            f"buffer {show_interval(full.reward, digits)} from {show(full.bytes / 1e6)} MB"
+        )
+    return ". ".join(parts) + "."
 
 
 def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str:
