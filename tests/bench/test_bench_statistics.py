@@ -16,14 +16,16 @@ def generator() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
+def iqm(*scores: float) -> float:
+    return float(statistics.pooled_iqm([np.array([scores], dtype=np.float64)])[0])
+
+
 def test_iqm_by_hand() -> None:
     # Eight values: two cut at each end, mean of 3, 4, 5, 6.
-    assert statistics.interquartile_mean([8, 1, 2, 3, 4, 5, 6, 70]) == 4.5
+    assert iqm(8, 1, 2, 3, 4, 5, 6, 70) == 4.5
     # Five: one at each end. Three: none.
-    assert statistics.interquartile_mean([-99, 1, 2, 3, 99]) == 2.0
-    assert statistics.interquartile_mean([1, 2, 6]) == 3.0
-    with pytest.raises(ValueError, match="no scores"):
-        statistics.interquartile_mean([])
+    assert iqm(-99, 1, 2, 3, 99) == 2.0
+    assert iqm(1, 2, 6) == 3.0
 
 
 @given(arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=finite))
@@ -47,15 +49,16 @@ def test_probability_of_improvement_is_rliables(pair: tuple[np.ndarray, np.ndarr
     from rliable import metrics as reference
 
     x, y = pair
-    ours = statistics.probability_of_improvement(list(x.T), list(y.T))
-    assert ours == pytest.approx(reference.probability_of_improvement(x, y))
+    ours = statistics.improvement(list(x.T[:, None]), list(y.T[:, None]))
+    assert ours[0] == pytest.approx(reference.probability_of_improvement(x, y))
 
 
 def test_probability_of_improvement_by_hand() -> None:
     # Pairs of (1, 3) against (2, 3): lose, lose, win, tie: 1.5 of 4.
-    assert statistics.probability_of_improvement([[1, 3]], [[2, 3]]) == 0.375
+    one, other = np.array([[1.0, 3.0]]), np.array([[2.0, 3.0]])
+    assert statistics.improvement([one], [other])[0] == 0.375
     with pytest.raises(ValueError, match="tasks"):
-        statistics.probability_of_improvement([[1]], [[1], [2]])
+        statistics.estimate_improvement([[1]], [[1], [2]], generator())
 
 
 def test_profile_is_rliables_and_by_hand() -> None:

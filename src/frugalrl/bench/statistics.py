@@ -18,6 +18,7 @@ Scores = NDArray[np.float64]
 Estimator = Callable[[Sequence[Scores]], Scores]
 
 REPLICATIONS = 10_000
+_FEW_REPLICATIONS = 2_000  # where each costs more
 CONFIDENCE = 0.95
 _INTERVAL = (50.0 * (1.0 - CONFIDENCE), 50.0 * (1.0 + CONFIDENCE))  # percentiles
 MIN_SEEDS_FOR_INTERVAL = 3
@@ -66,28 +67,15 @@ class Comparison:
         return certain and self.difference.excludes(0.0)
 
 
-def interquartile_mean(scores: ArrayLike) -> float:
-    """Average the middle half: the mean after cutting a quarter of the values at either end.
-
-    `floor(n / 4)` values are cut at each end, as SciPy's `trim_mean` and so rliable do; fewer than
-    four values give the plain mean.
-    """
-    return float(_trimmed_mean(np.asarray(scores, dtype=np.float64).reshape(1, -1))[0])
-
-
-def _trimmed_mean(rows: Scores) -> Scores:
-    """Cut a quarter of each row's values at either end and average the rest."""
-    count = rows.shape[1]
-    if count == 0:
-        raise ValueError("no scores")
-    cut = count // 4
-    ordered = np.sort(rows, axis=1)
-    return np.asarray(ordered[:, cut : count - cut].mean(axis=1))
-
-
 def pooled_iqm(tasks: Sequence[Scores]) -> Scores:
-    """Compute the IQM over all runs of all tasks; each task is `(replications, seeds)`."""
-    return _trimmed_mean(np.concatenate(tasks, axis=1))
+    """Average the middle half of all runs of all tasks; each task is `(replications, seeds)`.
+
+    `floor(n / 4)` of n values are cut at each end, as SciPy's `trim_mean` and so rliable do; fewer
+    than four values give the plain mean.
+    """
+    ordered = np.sort(np.concatenate(tasks, axis=1), axis=1)
+    count = ordered.shape[1]
+    return np.asarray(ordered[:, count // 4 : count - count // 4].mean(axis=1))
 
 
 def pooled_mean(tasks: Sequence[Scores]) -> Scores:
@@ -95,19 +83,12 @@ def pooled_mean(tasks: Sequence[Scores]) -> Scores:
     return np.asarray(np.mean([task.mean(axis=1) for task in tasks], axis=0))
 
 
-def probability_of_improvement(x: Sequence[ArrayLike], y: Sequence[ArrayLike]) -> float:
+def improvement(xs: Sequence[Scores], ys: Sequence[Scores]) -> Scores:
     """Compute how often a run of X beats a run of Y on the same task, averaged over tasks.
 
-    Ties count one half: the Mann-Whitney U statistic over the number of pairs.
+    Ties count one half: the Mann-Whitney U statistic over the number of pairs. Each task is
+    `(replications, seeds)`.
     """
-    xs, ys = _as_tasks(x), _as_tasks(y)
-    if len(xs) != len(ys):
-        raise ValueError(f"x has {len(xs)} tasks, y has {len(ys)}")
-    return float(_improvement([t[None] for t in xs], [t[None] for t in ys])[0])
-
-
-def _improvement(xs: Sequence[Scores], ys: Sequence[Scores]) -> Scores:
-    """Compute the probability of improvement for every replication of `(replications, seeds)`."""
     shares = []
     for x, y in zip(xs, ys, strict=True):
         difference = x[:, :, None] - y[:, None, :]
@@ -129,16 +110,14 @@ def stratified_bootstrap(
     generator: np.random.Generator,
     *,
     replications: int = REPLICATIONS,
-    confidence: float = CONFIDENCE,
 ) -> Estimate:
     """Estimate over tasks with a percentile interval, runs redrawn within each task.
 
     Args:
         tasks: Scores of each task's runs.
-        estimator: Takes one `(replications, seeds)` array a task, gives `(replications,)`.
+        estimator: Takes one `(replications, seeds)` array per task, gives `(replications,)`.
         generator: Source of the resampling; the caller's, so that results are reproducible.
         replications: Number of resamples.
-        confidence: Coverage of the interval.
 
     Returns:
         The estimate. It has no interval where a task has fewer than three runs.
@@ -156,52 +135,39 @@ def stratified_bootstrap(
         lambda *drawn, axis: np.squeeze(estimator([np.atleast_2d(task) for task in drawn])),
         n_resamples=replications,
         vectorized=True,
-        confidence_level=confidence,
+        confidence_level=CONFIDENCE,
         method="percentile",
         rng=generator,
     ).confidence_interval
     return Estimate(value, float(found.low), float(found.high), fewest)
 
 
-def estimate_mean(
-    scores: ArrayLike, generator: np.random.Generator, *, replications: int = REPLICATIONS
-) -> Estimate:
+def estimate_mean(scores: ArrayLike, generator: np.random.Generator) -> Estimate:
     """Estimate the mean over seeds with its bootstrap interval."""
-    return stratified_bootstrap([scores], pooled_mean, generator, replications=replications)
+    return stratified_bootstrap([scores], pooled_mean, generator)
 
 
-def estimate_iqm(
-    scores: ArrayLike, generator: np.random.Generator, *, replications: int = REPLICATIONS
-) -> Estimate:
+def estimate_iqm(scores: ArrayLike, generator: np.random.Generator) -> Estimate:
     """Estimate the interquartile mean over seeds with its bootstrap interval."""
-    return stratified_bootstrap([scores], pooled_iqm, generator, replications=replications)
+    return stratified_bootstrap([scores], pooled_iqm, generator)
 
 
 def estimate_improvement(
-    x: Sequence[ArrayLike],
-    y: Sequence[ArrayLike],
-    generator: np.random.Generator,
-    *,
-    replications: int = 2_000,
+    x: Sequence[ArrayLike], y: Sequence[ArrayLike], generator: np.random.Generator
 ) -> Estimate:
     """Estimate the probability of improvement, both sides redrawn independently in each task."""
-    xs, ys = _as_tasks(x), _as_tasks(y)
-    if len(xs) != len(ys):
-        raise ValueError(f"x has {len(xs)} tasks, y has {len(ys)}")
+    if len(x) != len(y):
+        raise ValueError(f"x has {len(x)} tasks, y has {len(y)}")
     return stratified_bootstrap(
-        [*xs, *ys],
-        lambda drawn: _improvement(drawn[: len(xs)], drawn[len(xs) :]),
+        [*x, *y],
+        lambda drawn: improvement(drawn[: len(x)], drawn[len(x) :]),
         generator,
-        replications=replications,
+        replications=_FEW_REPLICATIONS,
     )
 
 
 def estimate_profile(
-    tasks: Sequence[ArrayLike],
-    thresholds: ArrayLike,
-    generator: np.random.Generator,
-    *,
-    replications: int = 2_000,
+    tasks: Sequence[ArrayLike], thresholds: ArrayLike, generator: np.random.Generator
 ) -> tuple[Scores, Scores | None, Scores | None]:
     """Estimate a performance profile and its pointwise interval (None with too few seeds)."""
     arrays = _as_tasks(tasks)
@@ -209,7 +175,7 @@ def estimate_profile(
     profile = performance_profile(arrays, taus)
     if min(task.size for task in arrays) < MIN_SEEDS_FOR_INTERVAL:
         return profile, None, None
-    redrawn = [generator.integers(0, task.size, (replications, task.size)) for task in arrays]
+    redrawn = [generator.integers(0, task.size, (_FEW_REPLICATIONS, task.size)) for task in arrays]
     drawn = np.concatenate([task[rows] for task, rows in zip(arrays, redrawn, strict=True)], axis=1)
     # Threshold by threshold: the whole cube would be replications x runs x thresholds.
     shares = np.stack([(drawn > tau).mean(axis=1) for tau in taus])
@@ -228,17 +194,13 @@ def mean_band(
     runs = values.shape[0]
     if runs < MIN_SEEDS_FOR_INTERVAL:
         return None, None
-    weights = generator.multinomial(runs, np.full(runs, 1 / runs), size=2_000) / runs
+    weights = generator.multinomial(runs, np.full(runs, 1 / runs), size=_FEW_REPLICATIONS) / runs
     low, high = np.percentile(weights @ values, _INTERVAL, axis=0)
     return np.asarray(low), np.asarray(high)
 
 
 def compare_means(
-    scores: dict[int, float],
-    baseline: dict[int, float],
-    generator: np.random.Generator,
-    *,
-    replications: int = REPLICATIONS,
+    scores: dict[int, float], baseline: dict[int, float], generator: np.random.Generator
 ) -> Comparison:
     """Compare two methods' scores by seed: paired where the seeds are the same, else unpaired.
 
@@ -246,7 +208,6 @@ def compare_means(
         scores: Score of each seed's run.
         baseline: The same for the baseline.
         generator: Source of the resampling.
-        replications: Number of resamples.
     """
     if not scores or not baseline:
         raise ValueError("both sides need at least one seed")
@@ -254,13 +215,10 @@ def compare_means(
     y = np.array([baseline[seed] for seed in sorted(baseline)], dtype=np.float64)
     paired = scores.keys() == baseline.keys()
     if paired:
-        difference = estimate_mean(x - y, generator, replications=replications)
+        difference = estimate_mean(x - y, generator)
     else:
         difference = stratified_bootstrap(
-            [x, y],
-            lambda drawn: drawn[0].mean(axis=1) - drawn[1].mean(axis=1),
-            generator,
-            replications=replications,
+            [x, y], lambda drawn: drawn[0].mean(axis=1) - drawn[1].mean(axis=1), generator
         )
     return Comparison(difference, paired, welch_p_value(x, y))
 

@@ -239,7 +239,7 @@ def _plotly_bars(trace: Bars, categories: Sequence[str]) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": trace.name,
-        "x": list(categories),
+        "x": [_wrapped(name) for name in categories],
         "y": rounded(trace.values),
         "marker": {"color": trace.color},
     }
@@ -250,7 +250,7 @@ def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
         "type": "scatter",
         "mode": "markers",
         "name": f"{trace.name}, seeds",
-        "x": [trace.name] * trace.values.size,
+        "x": [_wrapped(trace.name)] * trace.values.size,
         "y": rounded(trace.values),
         "marker": {"color": faint(trace.color, 0.45), "size": 7},
     }
@@ -258,13 +258,18 @@ def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
         "type": "scatter",
         "mode": "markers",
         "name": f"{trace.name}, mean",
-        "x": [trace.name],
+        "x": [_wrapped(trace.name)],
         "y": rounded([trace.mean]),
         "marker": {"color": trace.color, "size": 11, "symbol": "diamond"},
     }
     low, high = (None if bound is None else np.array([bound]) for bound in (trace.low, trace.high))
     mean |= _plotly_whiskers(np.array([trace.mean]), low, high, color=trace.color)
     return [seeds, mean]
+
+
+def _wrapped(name: str) -> str:
+    """Let a long name below an axis take several lines."""
+    return name.replace(", ", ",<br>") if len(name) > 20 else name
 
 
 def _plotly_heat(trace: Heat) -> dict[str, Any]:

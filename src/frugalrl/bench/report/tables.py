@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,7 +63,16 @@ def all_tables(summary: Summary) -> list[Table]:
         published_table(summary),
         misprints_table(),
     ]
-    return [table for table in tables if table is not None and table.rows]
+    filled = [table for table in tables if table is not None and table.rows]
+    return filled if len(summary.results.tasks) > 1 else [_without_task(table) for table in filled]
+
+
+def _without_task(table: Table) -> Table:
+    """Leave out the task where there is only one: the title names it, and phones are narrow."""
+    if table.columns[0] != TASK or METHOD not in table.columns:
+        return table
+    rows = [[replace(row[1], published=row[0].published), *row[2:]] for row in table.rows]
+    return replace(table, columns=table.columns[1:], rows=rows)
 
 
 def methods_table(summary: Summary) -> Table:
