@@ -313,7 +313,7 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     assert set(points) == {"Baseline", "FAC", "Small ring", "Random slot"}
     assert points["Small ring"].x.size == 3  # 5 %, FAC's size, and everything
     assert points["Small ring"].x[-1] == points["Baseline"].x[0]
-    late = budget.reward_over_bytes(summary, ("Pendulum-v1", "sac"), late=True)
+    late = reward_over_bytes(summary, ("Pendulum-v1", "sac"), late=True)
     assert late.id == "late-pendulum-v1-sac"
     assert points["Baseline"].y[0] == mine_of(summary, "baseline").reward.value
     assert late.traces[0].y[0] == mine_of(summary, "baseline").late_reward.value
