@@ -97,7 +97,7 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     assert execute(suite, here, jobs=2) == 0
     assert execute(suite, there, backend=RayTasks(there, storage=storage.as_uri())) == 0
     assert files(here) == files(there)
-    assert files(storage) == {name for name in files(there) if name.startswith(("runs", "grid"))}
+    assert files(storage) == {name for name in files(there) if name.startswith(("runs/", "grid"))}
     for method in ("fac", "small"):
         place = f"runs/{ENV.replace(':', '_')}/sac/{method}/seed-0"
         one, other = (read_json(root / place / "done.json") for root in (here, there))
