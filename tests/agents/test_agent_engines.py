@@ -62,9 +62,10 @@ def test_engines_agree_for_any_depth(case, net_arch, seed):
     fused, jax = (make(case, engine=engine, net_arch=net_arch) for engine in ("fused", "jax"))
     batch = make_batch(fused, updates=4, seed=seed)
     # Small observations keep actions away from one, where the last bit of tanh is all that is left
-    # of its slope.
-    batch.observations *= np.float32(0.3)
-    batch.next_observations *= np.float32(0.3)
+    # of its slope: with 0.3 the entropy coefficients of the first of these batches differed in the
+    # fifth digit on one machine and not on another.
+    batch.observations *= np.float32(0.1)
+    batch.next_observations *= np.float32(0.1)
     for agent in (fused, jax):
         agent.update(batch)
     check_equal(learner_state(fused), learner_state(jax))
