@@ -65,7 +65,8 @@ class WarmUp:
         self._slots = _NO_SLOTS
         self.seen: tuple[int, Offer | None] = (0, None)
         """How many rows there are, and the offer of the last: others written do not count."""
-        self._held: set[int] = set()
+        self._row_in: dict[int, int] = {}
+        """By slot; an interrupt may have left some out."""
 
     @property
     def nbytes(self) -> int:
@@ -108,24 +109,27 @@ class WarmUp:
         """Let so many rows count."""
         before = self.seen[0]
         self.seen = rows, offer
-        self._held.update(self._slots[before:rows].tolist())
+        self._row_in.update(
+            zip(self._slots[before:rows].tolist(), range(before, rows), strict=True)
+        )
 
     def holds_any(self, slots: NDArray[np.int64]) -> bool:
         """Tell whether any of these slots is in use."""
-        return not self._held.isdisjoint(slots.tolist())
+        return not self._row_in.keys().isdisjoint(slots.tolist())
 
     def place(self, slot: int) -> None:
         """Give the last row its slot."""
         last = self.seen[0] - 1
         if last >= 0 and self._slots[last] == _AWAITED:
             self._slots[last] = slot
-            self._held.add(slot)
+            self._row_in[slot] = last
 
     def forget(self, slot: int) -> None:
         """Note that a slot was evicted."""
+        row = self._row_in.get(slot)
         slots = self._slots[: self.seen[0]]
-        slots[slots == slot] = _GONE
-        self._held.discard(slot)
+        slots[slots == slot if row is None else row] = _GONE
+        self._row_in.pop(slot, None)
 
     def fit(
         self,
