@@ -23,6 +23,7 @@ def stream(seed: int, rows: int, dimensions: int) -> tuple[np.ndarray, np.ndarra
     return observations, np.round(observations[:, 0] / 3) + rng.integers(0, 2, rows)
 
 
+@pytest.mark.pure_python
 @settings(deadline=None, max_examples=30)
 @given(
     seed=st.integers(0, 1000),

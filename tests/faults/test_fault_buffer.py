@@ -185,11 +185,12 @@ class Interrupt:
         return self._trace
 
     def __enter__(self) -> Interrupt:
+        self._before = sys.gettrace()  # that of the coverage, which goes on afterwards
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
+        sys.settrace(self._before)
 
 
 def check_agreement(buffer: ReplayBuffer) -> None:
