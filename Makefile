@@ -48,10 +48,10 @@ browser:
 	}
 
 test-slow: $(DEV_STAMP)  ## Run the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=1800
 
 faults: $(DEV_STAMP)  ## Try what a fault must never do, the long cases too, and print a table of cases
-	$(BIN)/python -m pytest -n $(JOBS) -m "slow or not slow" --faults-table tests/faults
+	$(BIN)/python -m pytest -n $(JOBS) -m "slow or not slow" -o faulthandler_timeout=1800 --faults-table tests/faults
 
 commit-checks: $(DEV_STAMP)  ## Check format, lint and types
 	$(BIN)/ruff format --check .
