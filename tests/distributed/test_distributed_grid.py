@@ -173,28 +173,38 @@ def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
 
 def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_path):
     out = tmp_path / "out"
+    # The second run waits for the first one's result.
     words = [
-        *("compare", ENV, "--methods", "baseline", "--seeds", "1", "--steps", "400"),
+        *("compare", ENV, "--methods", "fac,small", "--seeds", "1", "--steps", "300"),
         *("--out", str(out), "--backend", "ray", "--address", cluster.address),
         *("--set", *SETTINGS, "env_kwargs={seconds=0.005}"),
     ]
+    first, second = (out / f"runs/{ENV.replace(':', '_')}/sac/{m}/seed-0" for m in ("fac", "small"))
     driver = subprocess.Popen([sys.executable, "-m", "frugalrl.cli", *words])
     try:
         begun = time.monotonic()
-        while not checkpoints(out):
+        while not list(second.glob("run/checkpoints/step-*.safetensors")):
             assert driver.poll() is None
             assert time.monotonic() - begun < 200
             time.sleep(0.02)
     finally:
         driver.kill()
         driver.wait()
-    assert not list(out.glob("runs/*/*/*/*/done.json"))
+    assert (first / "done.json").is_file()
+    assert not (second / "done.json").exists()
+    before = times_of(first)
     assert main(words) == 0
-    (done,) = out.glob("runs/*/*/*/*/done.json")
-    assert "resuming from step-" in (done.with_name("run") / "run.log").read_text()
-    before = done.stat().st_mtime_ns
+    # The run that was done is left alone, the other goes on where it was.
+    assert times_of(first) == before
+    assert "resuming from step-" in (second / "run/run.log").read_text()
+    before = times_of(second)
     assert main(words) == 0
-    assert done.stat().st_mtime_ns == before
+    assert times_of(second) == before
+
+
+def times_of(directory: Path) -> dict[str, int]:
+    """Give when each file of a run was written."""
+    return {name: (directory / name).stat().st_mtime_ns for name in files(directory)}
 
 
 def test_a_run_that_fails_says_why(cluster, tmp_path):
