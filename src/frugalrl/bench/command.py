@@ -95,7 +95,7 @@ def result_lines(summary: Summary, *, words: bool = True) -> list[str]:
     """Put the results into a table for a terminal, and below it, in words, what they say."""
     against = "baseline" if summary.reference == BASELINE else "FAC"
     tasks = len(summary.results.tasks) > 1
-    heads = ("seeds", "reward", f"vs {against}", "transitions", "buffer", "training")
+    heads = ("seeds", "reward", f"vs {against}", "second half", "transitions", "buffer", "training")
     rows: list[tuple[str, ...]] = [("", *heads)]
     for (task, name), entry in summary.methods.items():
         digits = digits_for(entry.reward.value)
@@ -106,6 +106,7 @@ def result_lines(summary: Summary, *, words: bool = True) -> list[str]:
                 str(len(entry.seeds)),
                 show_interval(entry.reward, digits),
                 "" if found is None else show_interval(found.difference, digits, sign=True),
+                show_interval(entry.late_reward, digits),
                 show(entry.size, 0),
                 f"{show(entry.bytes / 1e6)} MB",
                 f"{show(entry.train_seconds, 0)} s",
