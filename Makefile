@@ -28,11 +28,12 @@ help:  ## List the targets
 demo: $(DEMO_ENV)  ## Train SAC with all transitions, with two filters and with a small ring; print a table, write plots
 	$(BIN)/frugalrl demo --out $(OUT)
 
+# A worker that a hanging test has ended is not replaced: xdist would wait for its tests for ever.
 test: $(DEV_STAMP) browser  ## Run the tests and enforce the coverage gate
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --cov --cov-report= --cov-fail-under=0
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0 --cov --cov-report= --cov-fail-under=0
 	@# Coverage cannot see inside compiled kernels, so their small tests run once more as plain Python.
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) -m pure_python --cov --cov-append --cov-report= --cov-fail-under=0
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(JOBS) --max-worker-restart 0 -m pure_python --cov --cov-append --cov-report= --cov-fail-under=0
 	$(BIN)/coverage report
 
 # The report's tests look at it in a real browser, and are skipped where there is none.
@@ -51,7 +52,7 @@ test-slow: $(DEV_STAMP)  ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=1800
 
 faults: $(DEV_STAMP)  ## Try what a fault must never do, the long cases too, and print a table of cases
-	$(BIN)/python -m pytest -n $(JOBS) -m "slow or not slow" -o faulthandler_timeout=1800 --faults-table tests/faults
+	$(BIN)/python -m pytest -n $(JOBS) --max-worker-restart 0 -m "slow or not slow" -o faulthandler_timeout=1800 --faults-table tests/faults
 
 commit-checks: $(DEV_STAMP)  ## Check format, lint and types
 	$(BIN)/ruff format --check .
