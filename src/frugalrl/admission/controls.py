@@ -56,11 +56,11 @@ class AdmitAll(_Memoryless):
     ) -> Decisions:
         """Store every row."""
         rows = min(len(rewards), len(free) + 1)
-        slots = free[:rows]
-        if rows > len(free):
-            slots = np.full(rows, -1, dtype=np.int64)
-            slots[:-1] = free
-        return Decisions(np.full(rows, STORE, dtype=np.int8), slots)
+        codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
+        codes.fill(STORE)
+        slots.fill(-1)
+        slots[: len(free)] = free[:rows]
+        return Decisions(codes, slots)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing to keep."""

@@ -39,7 +39,7 @@ from frugalrl.replay.spaces import (
     restore_space,
     same_space,
 )
-from frugalrl.replay.staging import Rows, Stage, in_rows, stage_columns
+from frugalrl.replay.staging import Stage, in_order, in_rows, stage_columns
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.state_io import StateFileError, load_state, save_state
 
@@ -149,7 +149,7 @@ class ReplayBuffer:
         self._sampler = sampler
         self._generator = generator
         # What is under way: rows that count as added, and a slot that is being evicted.
-        self._rows: Rows | None = None
+        self._rows: Stage | None = None
         self._victim: int | None = None
         self._turn = _Turn(self)
         self._budget: ByteBudget | None = None
@@ -253,12 +253,14 @@ class ReplayBuffer:
         given = (observations, actions, rewards, next_observations, terminated, truncated)
         with self._turn:
             storage, stage = self._storage, self._stage
+            if extra or storage.layout.extra:
+                given = (*given, *in_order(storage.layout, extra))
             if getattr(observations, "shape", None) != stage.shape:
-                count, given, extra = in_rows(storage.layout, given, extra)
-                if count != stage.rows:
-                    storage.expect_environments(count)
-                    stage = self._stage = Stage(storage.layout, count)
-            return self._add_rows(stage.take(given, extra, storage.offered))
+                given = in_rows(storage.layout, given)
+                if len(given[0]) != stage.rows:
+                    storage.expect_environments(len(given[0]))
+                    stage = self._stage = Stage(storage.layout, len(given[0]))
+            return self._add_rows(stage, given)
 
     def extend(
         self,
@@ -277,29 +279,27 @@ class ReplayBuffer:
         of 1,024: where one is wrong, or an interrupt comes, those before it are stored.
         """
         given = (observations, actions, rewards, next_observations, terminated, truncated)
-        columns = [np.asarray(values) for values in given]
-        fields = {name: np.asarray(values) for name, values in extra.items()}
-        shapes = [values.shape for values in (*columns, *fields.values())]
-        if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
-            raise ValueError(
-                f"extend wants as many rows of everything, but the shapes are {shapes}"
-            )
         with self._turn:
             storage = self._storage
+            columns = [np.asarray(v) for v in (*given, *in_order(storage.layout, extra))]
+            shapes = [values.shape for values in columns]
+            if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
+                raise ValueError(
+                    f"extend wants as many rows of everything, but the shapes are {shapes}"
+                )
             storage.expect_environments(1)
             at_once = 1 if self._budget is not None else _ROWS_AT_ONCE
             outcomes = [Outcome(np.empty(0, dtype=np.int8), np.empty(0, dtype=np.int64))]
             for first in range(0, len(columns[0]), at_once):
-                block = slice(first, first + at_once)
-                now = {name: values[block] for name, values in fields.items()}
-                stage = Stage(storage.layout, len(columns[0][block]), is_sequence=True)
-                rows = stage.take(tuple(c[block] for c in columns), now, storage.offered)
-                outcomes.append(self._add_rows(rows))
+                block = [values[first : first + at_once] for values in columns]
+                stage = Stage(storage.layout, len(block[0]), is_sequence=True)
+                outcomes.append(self._add_rows(stage, block))
         codes, slots = zip(*outcomes, strict=True)
         return Outcome(np.concatenate(codes), np.concatenate(slots))
 
-    def _add_rows(self, rows: Rows) -> Outcome:
-        """Deal with rows, which count as added from now on."""
+    def _add_rows(self, rows: Stage, given: Iterable[Any]) -> Outcome:
+        """Deal with rows, which count as added once they are staged."""
+        rows.take(given, self._storage.offered)
         self._rows = rows
         self._carry_out()
         outcome = rows.outcome()
@@ -321,16 +321,14 @@ class ReplayBuffer:
             self._remove(self._victim)
         if rows is None:
             return
-        if storage.offered < rows.start:
+        if rows.refused and storage.offered < rows.start:
             storage.refuse(rows.refused)
         while rows.free is not None or storage.offered - rows.start < len(rows.columns):
-            free = rows.free
-            if free is None:
-                free = self._ask(rows)
+            free = self._ask(rows) if rows.free is None else rows.free
             if rows.codes is None:
                 which = slice(rows.first, rows.end)
                 offered = rows.observations[which], rows.rewards[which]
-                rows.take(self._admission.offer(*offered, free))
+                rows.decide(self._admission.offer(*offered, free))
             self._write(rows)
             if rows.released is not None:
                 storage.release(rows.released)
@@ -345,7 +343,7 @@ class ReplayBuffer:
                 self._budget.settle()
         self._rows = None
 
-    def _ask(self, rows: Rows) -> NDArray[np.int64]:
+    def _ask(self, rows: Stage) -> NDArray[np.int64]:
         """Make room for the rows that nothing is decided about yet, and give the free slots."""
         first, end = self._storage.offered - rows.start, len(rows.columns)
         if self._budget is not None:
@@ -355,7 +353,7 @@ class ReplayBuffer:
         rows.ask(first, end, free)
         return free
 
-    def _write(self, rows: Rows) -> None:
+    def _write(self, rows: Stage) -> None:
         """Write what is decided; a last row that was given no slot takes one that is made free."""
         storage = self._storage
         slot = storage.write(rows)
@@ -365,9 +363,7 @@ class ReplayBuffer:
             slot = self._evict()
         last = rows.first + len(rows.slots) - 1
         self._admission.place(rows.observations[last], float(rows.rewards[last]), slot)
-        slots = rows.slots.copy()
-        slots[-1] = slot
-        rows.slots = slots
+        rows.slots[-1] = slot
         storage.write(rows)
 
     def _evict(self) -> int:

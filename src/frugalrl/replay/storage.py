@@ -31,7 +31,7 @@ from frugalrl.replay.spaces import ACTION
 
 if TYPE_CHECKING:
     from frugalrl.replay.spaces import Layout
-    from frugalrl.replay.staging import Rows
+    from frugalrl.replay.staging import Stage
 
 MOST_TRANSITIONS = 2**28
 """Two states per transition, and two flags beside a state's id, fill 31 bits."""
@@ -216,7 +216,7 @@ class Storage:
             found = list_free(self.slots, self.states, self.control, self.capacity, free)
         return free[:found]
 
-    def write(self, rows: Rows) -> int | None:
+    def write(self, rows: Stage) -> int | None:
         """Carry out what is decided about rows, going on where an earlier call stopped.
 
         Returns:
