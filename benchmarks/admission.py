@@ -131,7 +131,7 @@ def main() -> None:
             first, last = by_size[str(SIZES[0])]["median"], by_size[str(SIZES[-1])]["median"]
             row = [contender, *(spread(by_size[str(size)]) for size in SIZES)]
             rows.append([*row, f"{last / first:.1f}x"])
-        header = ["microseconds a decision", *(f"{size:,} rewards" for size in SIZES), "growth"]
+        header = ["microseconds per decision", *(f"{size:,} rewards" for size in SIZES), "growth"]
         print_table(f"Rewards of one cell {label}: median (quartiles)", header, rows)
     first = first_decision()
     print(f"\nfirst decision of a new process: {first['median']:.2f} s")

@@ -1,4 +1,4 @@
-"""Measure environment steps a second, one update a step with the newest policy, side by side.
+"""Measure environment steps per second, one update per step with the newest policy, side by side.
 
 Every measurement is a process of its own, held to as many CPUs as it may have threads; contestants
 take turns, so that what else the machine does hits all of them:
@@ -305,7 +305,7 @@ def machine() -> dict[str, Any]:
 
 README = """# Throughput
 
-Environment steps a second while training SAC: one step, one update of batch 256 with the newest
+Environment steps per second while training SAC: one step, one update of batch 256 with the newest
 policy, evaluation off. Pendulum-v1 with 64x64 units, Hopper-v5 with 256x256. Medians of {rounds}
 rounds in which the contestants took turns, each in a process of its own held to as many CPUs as
 threads. */ SBX* and */ SB3* are medians of the ratios within a round, with the least and the most.
