@@ -100,6 +100,18 @@ def test_the_limit_is_well_used(admission: str, sampler: str) -> None:
     assert 0.85 * 300_000 < buffer.nbytes <= 300_000
 
 
+def test_a_filter_chooses_what_is_overwritten_within_the_bytes_too() -> None:
+    """What goes by age makes up for states that fewer neighbours share, and is little."""
+    buffer = make("300kB", 11, "diverse")
+    stream = Stream(1, 11)
+    for _ in range(12_000):
+        buffer.add(*stream.rows())
+    stats = buffer.stats
+    assert stats.replaced > 10 * stats.evicted
+    assert len(buffer) > 2_500
+    check_storage(buffer._storage)
+
+
 def test_the_ratio_of_states_to_transitions_follows_the_stream() -> None:
     """Where nothing is shared the pool grows to two states a transition, and gives them back."""
     buffer = make(200_000, 8, "all")

@@ -18,6 +18,11 @@ _RESERVE_SHARE = 8
 """One byte in so many of the filter's is kept back for its growth."""
 
 
+_AMPLE_STATES = 4
+"""Free states from which on a transition may take a slot of its own. It needs two; the others are
+for those that overwrite, which may give back fewer states than they take."""
+
+
 class ByteBudget:
     """Keeps everything a buffer holds, its filter and sampler included, within a limit.
 
@@ -64,21 +69,29 @@ class ByteBudget:
         """Bytes that may be allocated; some are kept back for the growth of the filter."""
         return self._limit - self._nbytes() - int(self._admission.nbytes) // _RESERVE_SHARE
 
-    def make_room(self) -> None:
-        """See to it that one more transition, with two states of its own, can be written."""
+    def make_room(self) -> bool:
+        """See to it that one more transition, with two states of its own, can be written.
+
+        Returns:
+            Whether it may take a free slot. Otherwise the buffer is as full as its bytes allow, and
+            the filter is asked without one, as it is where the capacity is reached.
+        """
         storage = self._storage
         while True:
-            if len(storage) < storage.capacity:
-                if storage.free_slots and storage.free_states >= 2:
-                    return
-                if storage.free_slots:
-                    has_grown = self._grow_states()
-                else:
-                    has_grown = self._grow_slots() or self._trade_states()
-                if has_grown:
-                    continue
-                if not len(storage):
-                    raise self._too_small()
+            has_place = len(storage) < storage.capacity
+            ample = _AMPLE_STATES if len(storage) else 2
+            if has_place and storage.free_slots and storage.free_states >= ample:
+                return True
+            if has_place and not storage.free_slots:
+                has_grown = self._grow_slots() or self._trade_states()
+            else:
+                has_grown = storage.free_states < ample and self._grow_states()
+            if has_grown:
+                continue
+            if not len(storage):
+                raise self._too_small()
+            if storage.free_states >= 2:
+                return False
             self._evict()
 
     def settle(self) -> None:
@@ -123,11 +136,11 @@ class ByteBudget:
         return False
 
     def _grow_states(self) -> bool:
-        """Allocate more states if enough for one transition fit."""
+        """Allocate more states if any fit."""
         storage = self._storage
         rows = len(storage.states)
         wanted = min(grown(rows) - rows, self._spare() // storage.state_bytes)
-        if wanted + storage.free_states < 2:
+        if wanted < 1:
             return False
         storage.resize_states(rows + wanted)
         return True

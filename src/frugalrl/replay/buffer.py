@@ -346,10 +346,11 @@ class ReplayBuffer:
     def _ask(self, rows: Stage) -> NDArray[np.int64]:
         """Make room for the rows that nothing is decided about yet, and give the free slots."""
         first, end = self._storage.offered - rows.start, len(rows.columns)
+        wanted = end - first
         if self._budget is not None:
-            self._budget.make_room()  # for one row at a time
-            end = first + 1
-        free = self._storage.next_slots(end - first)
+            end = first + 1  # one row at a time
+            wanted = int(self._budget.make_room())
+        free = self._storage.next_slots(wanted)
         rows.ask(first, end, free)
         return free
 
