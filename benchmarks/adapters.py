@@ -9,7 +9,8 @@ filter's warm-up is over before the clock starts, so that every measured step is
 take turns, and CPU time of the process is counted, with one thread. For Tianshou and skrl a call of
 `add` is measured alone, for skrl with thousands of environments at once. Memory: the transitions of
 one SAC run, which learns every fourth step to take less time, go to every buffer at once. Parts
-that are not measured stay in the file as they are; each says what it was measured with.
+that are not measured stay in the file as they are; each says what it was measured with. Beside
+the file a page with the same name has the tables.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -290,39 +292,75 @@ def measure_memory(steps: int, warmup: int) -> dict[str, Any]:
     return result
 
 
-def report(content: dict[str, Any]) -> None:
+def tables(content: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Give title, header and rows of a table for each thing that was measured."""
     rows = []
     for library, title in (("sb3", "Stable-Baselines3"), ("sbx", "SBX")):
         for name, timing in content.get(library, {}).get("step", {}).items():
             share = f"{100 * (timing['of_its_own'] - 1):+.1f} %"
             rows.append([f"{title}, {name}", spread(timing), share])
-    print_table(
-        "microseconds of CPU time per training step, SAC on Hopper-v5: median (quartiles)",
-        ["buffer", "per step", "against its own"],
-        rows,
-    )
-    for part, call in (("calls", "add"), ("calls", "sample"), ("tianshou", "add"), ("skrl", "add")):
+    if rows:
+        title = "microseconds of CPU time per training step, SAC on Hopper-v5"
+        yield title, ["buffer", "median (quartiles)", "against its own"], rows
+    for part, call, title in (
+        ("calls", "add", "Stable-Baselines3's `add`"),
+        ("calls", "sample", "Stable-Baselines3's `sample(256)`"),
+        ("tianshou", "add", "Tianshou's `add`"),
+        ("skrl", "add", "skrl's `add_samples`"),
+    ):
         measured = content.get(part, {})
-        many = measured.get("environments", 1)
-        print_table(
-            f"microseconds of CPU time per {call}, {part}, of {many:,} environment(s)",
-            ["buffer", call],
-            [[name, spread(timing)] for name, timing in measured.get(call, {}).items()],
-        )
-    memory = content.get("memory", {})
-    print_table(
-        f"buffer after {memory.get('steps', 0):,} steps of one SAC run (capacity 1,000,000)",
-        ["buffer", "transitions", "MB in use", "MB allocated"],
-        [
+        if call in measured:
+            yield (
+                f"microseconds of CPU time per call of {title}, "
+                f"{measured.get('environments', 1):,} environment(s)",
+                ["buffer", "median (quartiles)", "times its own"],
+                [
+                    [name, spread(timing), f"{timing['median'] / own:.1f}"]
+                    for own in [measured[call]["its own"]["median"]]
+                    for name, timing in measured[call].items()
+                ],
+            )
+    if "memory" in content:
+        memory = content["memory"]
+        yield (
+            f"buffer of Stable-Baselines3 after {memory['steps']:,} steps of one SAC run, "
+            "capacity 1,000,000",
+            ["buffer", "transitions", "MB in use", "MB allocated"],
             [
-                name,
-                f"{row['held']:,}",
-                f"{row['bytes'] / 1e6:.2f}",
-                f"{row['bytes_allocated'] / 1e6:.2f}",
-            ]
-            for name, row in memory.get("buffers", {}).items()
-        ],
-    )
+                [
+                    name,
+                    f"{row['held']:,}",
+                    *(f"{row[key] / 1e6:.2f}" for key in ("bytes", "bytes_allocated")),
+                ]
+                for name, row in memory["buffers"].items()
+            ],
+        )
+    if "tianshou" in content:
+        yield (
+            "Tianshou's buffer after these calls, capacity 1,000,000",
+            ["buffer", "transitions", "MB allocated"],
+            [
+                [name, f"{row['held']:,}", f"{row['bytes'] / 1e6:.2f}"]
+                for name, row in content["tianshou"]["memory"].items()
+            ],
+        )
+
+
+def write_page(path: Path, content: dict[str, Any]) -> None:
+    """Write the tables as a page."""
+    lines = ["# What the adapters cost", ""]
+    for title, header, rows in tables(content):
+        cells = [header, ["---"] * len(header), *rows]
+        lines += [f"{title[0].upper()}{title[1:]}:", ""]
+        lines += [f"| {' | '.join(row)} |" for row in cells] + [""]
+    lines += ["Made by, with the load when it began:", ""]
+    for part, made in content.items():
+        machine = made["machine"]
+        lines.append(
+            f"- {part}: `{made['command']}` at {made['commit'][:9]}, {made['threads']} thread(s), "
+            f"{machine['cores']} cores ({machine['processor']}), load {machine['load']:.1f}"
+        )
+    path.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
@@ -360,10 +398,12 @@ def main() -> None:
             measured = measure_tianshou(warmup, chunk, rounds)
         else:
             measured = measure_skrl(options.environments, rounds)
-        settings = {"warmup_steps": warmup, "steps_a_round": chunk, "rounds": rounds}
+        settings = {"warmup_steps": warmup, "steps_per_round": chunk, "rounds": rounds}
         content[part] = {**began, "threads": options.threads, "settings": settings, **measured}
         write_json(out, content)
-    report({part: content[part] for part in options.part})
+        write_page(out.with_suffix(".md"), content)
+    for title, header, rows in tables({part: content[part] for part in options.part}):
+        print_table(title, header, rows)
 
 
 if __name__ == "__main__":
