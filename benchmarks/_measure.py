@@ -125,3 +125,24 @@ def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(content, indent=2) + "\n")
     print(f"\nwrote {target}")
+
+
+def write_page(
+    path: str | os.PathLike[str],
+    heading: str,
+    tables: Iterable[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
+    made_with: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write tables as a page of Markdown, with the conditions of each part."""
+    lines = [f"# {heading}", ""]
+    for title, header, rows in tables:
+        cells = [header, ["---"] * len(header), *rows]
+        lines += [f"{title}:", "", *(f"| {' | '.join(row)} |" for row in cells), ""]
+    lines += ["Made by, with the load when it began:", ""]
+    for part, made in made_with.items():
+        machine = made["machine"]
+        lines.append(
+            f"- {part}: `{made['command']}` at {str(made['commit'])[:9]}, {machine['cores']} cores "
+            f"({machine['processor']}), load {machine['load']:.1f}"
+        )
+    Path(path).write_text("\n".join(lines) + "\n")

@@ -29,7 +29,7 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 
 import frugalrl
-from _measure import conditions, interleaved, print_table, spread, write_json
+from _measure import conditions, interleaved, print_table, spread, write_json, write_page
 from frugalrl.adapters.sb3 import FrugalReplayBuffer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -300,7 +300,7 @@ def tables(content: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[
             share = f"{100 * (timing['of_its_own'] - 1):+.1f} %"
             rows.append([f"{title}, {name}", spread(timing), share])
     if rows:
-        title = "microseconds of CPU time per training step, SAC on Hopper-v5"
+        title = "Microseconds of CPU time per training step, SAC on Hopper-v5"
         yield title, ["buffer", "median (quartiles)", "against its own"], rows
     for part, call, title in (
         ("calls", "add", "Stable-Baselines3's `add`"),
@@ -311,7 +311,7 @@ def tables(content: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[
         measured = content.get(part, {})
         if call in measured:
             yield (
-                f"microseconds of CPU time per call of {title}, "
+                f"Microseconds of CPU time per call of {title}, "
                 f"{measured.get('environments', 1):,} environment(s)",
                 ["buffer", "median (quartiles)", "times its own"],
                 [
@@ -323,7 +323,7 @@ def tables(content: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[
     if "memory" in content:
         memory = content["memory"]
         yield (
-            f"buffer of Stable-Baselines3 after {memory['steps']:,} steps of one SAC run, "
+            f"Buffer of Stable-Baselines3 after {memory['steps']:,} steps of one SAC run, "
             "capacity 1,000,000",
             ["buffer", "transitions", "MB in use", "MB allocated"],
             [
@@ -344,23 +344,6 @@ def tables(content: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[
                 for name, row in content["tianshou"]["memory"].items()
             ],
         )
-
-
-def write_page(path: Path, content: dict[str, Any]) -> None:
-    """Write the tables as a page."""
-    lines = ["# What the adapters cost", ""]
-    for title, header, rows in tables(content):
-        cells = [header, ["---"] * len(header), *rows]
-        lines += [f"{title[0].upper()}{title[1:]}:", ""]
-        lines += [f"| {' | '.join(row)} |" for row in cells] + [""]
-    lines += ["Made by, with the load when it began:", ""]
-    for part, made in content.items():
-        machine = made["machine"]
-        lines.append(
-            f"- {part}: `{made['command']}` at {made['commit'][:9]}, {made['threads']} thread(s), "
-            f"{machine['cores']} cores ({machine['processor']}), load {machine['load']:.1f}"
-        )
-    path.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
@@ -401,7 +384,7 @@ def main() -> None:
         settings = {"warmup_steps": warmup, "steps_per_round": chunk, "rounds": rounds}
         content[part] = {**began, "threads": options.threads, "settings": settings, **measured}
         write_json(out, content)
-        write_page(out.with_suffix(".md"), content)
+        write_page(out.with_suffix(".md"), "What the adapters cost", tables(content), content)
     for title, header, rows in tables({part: content[part] for part in options.part}):
         print_table(title, header, rows)
 

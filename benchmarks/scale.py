@@ -1,11 +1,14 @@
 """Actors on Ray: steps per second, the learner's idle share, bytes per step, the edge filter.
 
+    python benchmarks/scale.py                      the first three, about nine minutes on two cores
     python benchmarks/scale.py --part costs         what a fragment costs the learner
-    python benchmarks/scale.py --part overhead      one actor against the local loop
+    python benchmarks/scale.py --part overhead      one actor against the local loop, three rounds
     python benchmarks/scale.py --part throughput    steps per second by number of actors
     python benchmarks/scale.py --part edge          with and without the edge filter
 
-With --out every measurement is written as soon as it is made.
+Every measurement is written as soon as it is made, into `scale.json`, where parts that are not
+measured stay as they are, and the edge filter's into `edge.json` beside it. `scale.md` has the
+tables, and what they come to for 100 and 1,000 actors.
 
 One Ray on this machine serves all runs. The environment "sleep" waits so long in each step, as a
 slow simulator would on a machine of its own.
@@ -15,9 +18,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
+import json
+import statistics
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +30,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from _measure import conditions, print_table, write_json
+from _measure import conditions, print_table, write_json, write_page
 from frugalrl import TrainConfig
 from frugalrl import train as train_here
 from frugalrl.distributed.cluster import connected
@@ -35,7 +40,8 @@ from frugalrl.distributed.training import train
 from frugalrl.training.config import resolve
 from frugalrl.training.runner import make_factory
 
-PARTS = ("costs", "throughput", "overhead", "edge")
+PARTS = ("costs", "overhead", "throughput", "edge")
+OUT = Path(__file__).resolve().parents[1] / "results" / "scale"
 PACKAGES = ("frugalrl", "gymnasium", "mujoco", "numba", "numpy", "ray")
 QUIET: dict[str, Any] = {"eval_every": 0, "final_episodes": 0, "tensorboard": False, "quiet": True}
 
@@ -137,16 +143,29 @@ def measure_throughput(actors: list[int]) -> Iterator[dict[str, Any]]:
             yield {"environment": name, **measures}
 
 
-def measure_overhead() -> Iterator[dict[str, Any]]:
-    """Compare the local loop with one actor on the same task."""
+def measure_overhead(rounds: int) -> Iterator[dict[str, Any]]:
+    """Compare the local loop with one actor on the same task, by turns.
+
+    CPU time is that of the process that learns: with an actor, stepping is not in it.
+    """
     for name, (env, changes, steps) in environments().items():
         run = config(env, steps, **changes)
-        here = train_here(run, progress=False)
-        there = train(run, ActorSettings(1)).measures
+        rates: dict[str, list[float]] = {"local": [], "one_actor": []}
+        work: dict[str, list[float]] = {"local": [], "learner": []}
+        for _ in range(rounds):
+            begun = time.process_time()
+            here = train_here(run, progress=False)
+            between = time.process_time()
+            there = train(run, ActorSettings(1)).measures
+            work["local"].append(1e6 * (between - begun) / steps)
+            work["learner"].append(1e6 * (time.process_time() - between) / steps)
+            rates["local"].append(here.env_steps / here.train_seconds)
+            rates["one_actor"].append(there["steps_per_second"])
         yield {
             "environment": name,
-            "local_steps_per_second": here.env_steps / here.train_seconds,
-            "one_actor_steps_per_second": there["steps_per_second"],
+            **{f"{who}_steps_per_second": statistics.median(rates[who]) for who in rates},
+            **{f"{who}_cpu_us_per_step": statistics.median(work[who]) for who in work},
+            "rounds": {"steps_per_second": rates, "cpu_us_per_step": work},
             "bytes_per_step": there["bytes_per_step"],
         }
 
@@ -178,6 +197,7 @@ def measure_edge(
         measures = result.measures
         yield {
             "environment": env,
+            "warmup": warmup,
             "edge_filter": edge,
             "edge_refresh": share,
             "seed": seed,
@@ -195,63 +215,122 @@ def measure_edge(
         }
 
 
-def show(found: dict[str, Any]) -> None:
-    """Print what was measured."""
-    if "costs" in found:
-        print_table(
-            "What a fragment costs (no updates)",
-            ["steps", "learner, us", "actor, us", "bytes", "bytes per step", "on the wire"],
+def fragment_costs(costs: dict[str, Any]) -> tuple[float, float]:
+    """Divide what a fragment costs the learner: seconds for each, and for each of its steps."""
+    short, long = 16, 256
+    seconds = {
+        steps: 1e-6 * costs[str(steps)]["learner_us_per_fragment"] for steps in (short, long)
+    }
+    per_step = (seconds[long] - seconds[short]) / (long - short)
+    return seconds[short] - short * per_step, per_step
+
+
+def busy_seconds(rows: list[dict[str, Any]]) -> list[float]:
+    """Give for how long the learner is busy per step, nearly all of it with the update."""
+    return [(1 - row["learner_idle_share"]) / row["steps_per_second"] for row in rows]
+
+
+def growth(content: dict[str, Any], actors: int) -> dict[str, float]:
+    """Work out what a learner would have to do, for environments of 10 ms per step."""
+    costs = content["costs"]["fragments"]
+    offered = actors / 0.01
+    spent = {steps: 1e-6 * costs[steps]["learner_us_per_fragment"] for steps in ("64", "256")}
+    share = {steps: offered / int(steps) * spent[steps] for steps in spent}
+    left = max(0.0, (1 - share["256"]) / offered)
+    return {
+        "steps per second offered": offered,
+        "learner's time for fragments of 64 steps, %": 100 * share["64"],
+        "most steps per second with fragments of 64 steps": 64 / spent["64"],
+        "learner's time for fragments of 256 steps, %": 100 * share["256"],
+        "most steps per second with fragments of 256 steps": 256 / spent["256"],
+        "left for updates (256 steps), µs per step": 1e6 * left,
+        "updates per step at most": left
+        / statistics.median(busy_seconds(content["throughput"]["rows"])),
+        "fragments over the network, MB/s": 1e-6 * offered * costs["256"]["bytes_per_step"],
+    }
+
+
+def tables(content: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Give title, header and rows of a table for each thing that was measured."""
+    if "costs" in content:
+        costs = content["costs"]["fragments"]
+        whole, per_step = fragment_costs(costs)
+        yield (
+            f"What a fragment costs without updates: {1e3 * whole:.2f} ms and {1e6 * per_step:.1f} "
+            "µs for each of its steps",
+            ["steps", "learner, ms", "actor, ms", "bytes", "bytes per step", "bytes on the wire"],
             [
                 [
                     steps,
-                    f"{row['learner_us_per_fragment']:.0f}",
-                    f"{row['actor_us_per_fragment']:.0f}",
-                    f"{row['bytes_per_fragment']:.0f}",
+                    f"{row['learner_us_per_fragment'] / 1e3:.2f}",
+                    f"{row['actor_us_per_fragment'] / 1e3:.2f}",
+                    f"{row['bytes_per_fragment']:,.0f}",
                     f"{row['bytes_per_step']:.1f}",
-                    str(row["wire_bytes_per_fragment"]),
+                    f"{row['wire_bytes_per_fragment']:,}",
                 ]
-                for steps, row in found["costs"].items()
+                for steps, row in costs.items()
             ],
         )
-    if "looks" in found:
-        print_table(
+        yield (
             "A look at fragments under way, of which none has come",
-            ["under way", "us"],
-            [[pending, f"{spent:.0f}"] for pending, spent in found["looks"].items()],
+            ["under way", "µs"],
+            [[pending, f"{spent:.0f}"] for pending, spent in content["costs"]["looks"].items()],
         )
-    if "throughput" in found:
-        print_table(
+    if "throughput" in content:
+        rows = content["throughput"]["rows"]
+        yield (
             "Throughput, one update per step",
-            ["environment", "actors", "steps/s", "learner idle", "bytes per step", "updates/step"],
+            [
+                *("environment", "actors", "steps per second", "learner idle"),
+                *("learner busy per step", "bytes per step", "updates per step", "updates behind"),
+            ],
             [
                 [
                     row["environment"],
                     str(row["actors"]),
-                    f"{row['steps_per_second']:.0f}",
+                    f"{row['steps_per_second']:,.0f}",
                     f"{100 * row['learner_idle_share']:.0f} %",
+                    f"{1e3 * busy:.2f} ms",
                     f"{row['bytes_per_step']:.1f}",
                     f"{row['update_ratio']:.3f}",
+                    f"{row['updates_behind_mean']:.0f}",
                 ]
-                for row in found["throughput"]
+                for row, busy in zip(rows, busy_seconds(rows), strict=True)
             ],
         )
-    if "overhead" in found:
-        print_table(
-            "One actor against the local loop, steps per second",
-            ["environment", "local", "one actor"],
+    if "overhead" in content:
+        yield (
+            "One actor against the local loop, medians",
+            [
+                *("environment", "local, steps per second", "one actor, steps per second"),
+                *("local, CPU per step", "learner, CPU per step"),
+            ],
             [
                 [
                     row["environment"],
                     f"{row['local_steps_per_second']:.0f}",
                     f"{row['one_actor_steps_per_second']:.0f}",
+                    f"{row['local_cpu_us_per_step'] / 1e3:.2f} ms",
+                    f"{row['learner_cpu_us_per_step'] / 1e3:.2f} ms",
                 ]
-                for row in found["overhead"]
+                for row in content["overhead"]["rows"]
             ],
         )
-    if "edge" in found:
-        print_table(
+    if {"costs", "throughput"} <= content.keys():
+        few, many = growth(content, 100), growth(content, 1_000)
+        yield (
+            "Worked out for environments of 10 ms per step on processors of their own, updates of "
+            f"{1e3 * statistics.median(busy_seconds(content['throughput']['rows'])):.2f} ms",
+            ["", "100 actors", "1,000 actors"],
+            [
+                [name, *(f"{x:,.0f}" if x >= 100 else f"{x:.2g}" for x in (few[name], many[name]))]
+                for name in few
+            ],
+        )
+    if "edge" in content:
+        yield (
             "Edge filter",
-            ["environment", "edge", "seed", "reward", "sent", "bytes up/step", "bytes down"],
+            ["environment", "edge", "seed", "reward", "sent", "bytes up per step", "bytes down"],
             [
                 [
                     row["environment"],
@@ -262,52 +341,78 @@ def show(found: dict[str, Any]) -> None:
                     f"{row['bytes_up_per_step']:.1f}",
                     f"{row['bytes_down']:,}",
                 ]
-                for row in found["edge"]
+                for row in content["edge"]["rows"]
             ],
         )
 
 
+def keep(out: Path, part: str, made: dict[str, Any]) -> None:
+    """Write what one part has come to so far, beside what others have."""
+    file = out / ("edge.json" if part == "edge" else "scale.json")
+    content = json.loads(file.read_text()) if file.exists() else {}
+    if part == "edge":
+        # Runs with other settings stay: one entry for each command.
+        said = made["conditions"]["command"], made["conditions"]["commit"]
+        others = [
+            one
+            for one in content.get("measurements", [])
+            if (one["conditions"]["command"], one["conditions"]["commit"]) != said
+        ]
+        entry = {"conditions": made["conditions"], "edge": made["rows"]}
+        write_json(file, {"measurements": [*others, entry]})
+        return
+    content = {name: made if name == part else content.get(name) for name in PARTS}
+    content = {name: found for name, found in content.items() if found}
+    write_json(file, content)
+    made_with = {name: found["conditions"] for name, found in content.items()}
+    write_page(out / "scale.md", "Actors on Ray, measured", tables(content), made_with)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--part", choices=PARTS, nargs="*", default=PARTS)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", choices=PARTS, nargs="+", default=PARTS[:3])
     parser.add_argument("--actors", type=int, nargs="*", default=[1, 2, 3, 4])
     parser.add_argument("--rounds", type=int, default=10, help="length of the measurement of costs")
+    parser.add_argument("--turns", type=int, default=3, help="of each side, for overhead")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--edge-env", default="MountainCarContinuous-v0")
     parser.add_argument("--edge-steps", type=int, default=20_000)
     parser.add_argument("--edge-refresh", type=float, nargs="*", default=[1.0, 0.25])
     parser.add_argument("--edge-warmup", type=int, default=5_000)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=OUT, help="a directory")
     options = parser.parse_args()
     register()
-    found: dict[str, Any] = {"conditions": conditions(PACKAGES)}
-    found["conditions"]["processors"] = os.cpu_count()
+    rows = {
+        "throughput": partial(measure_throughput, options.actors),
+        "overhead": partial(measure_overhead, options.turns),
+        "edge": partial(
+            measure_edge,
+            options.edge_env,
+            options.seeds,
+            options.edge_steps,
+            options.edge_warmup,
+            options.edge_refresh,
+        ),
+    }
+    found: dict[str, Any] = {}
     with connected(None, cpus=max(options.actors)) as ray:
         # Compiles everything, so that no measurement does.
         train(config("Sleep-v0", 400), ActorSettings(1))
-        if "costs" in options.part:
-            found["costs"] = measure_costs(ray, options.rounds)
-            found["looks"] = measure_looks(ray, 10 * options.rounds)
-        for name, rows in {
-            "throughput": measure_throughput(options.actors),
-            "overhead": measure_overhead(),
-            "edge": measure_edge(
-                options.edge_env,
-                options.seeds,
-                options.edge_steps,
-                options.edge_warmup,
-                options.edge_refresh,
-            ),
-        }.items():
-            if name in options.part:
-                found[name] = []
-                for row in rows:
-                    found[name].append(row)
-                    if options.out is not None:
-                        write_json(options.out, found)
-    show(found)
-    if options.out is not None:
-        write_json(options.out, found)
+        for part in options.part:
+            made = found[part] = {"conditions": conditions(PACKAGES)}
+            if part == "costs":
+                made["fragments"] = measure_costs(ray, options.rounds)
+                made["looks"] = measure_looks(ray, 10 * options.rounds)
+                keep(options.out, part, made)
+                continue
+            made["rows"] = []
+            for row in rows[part]():
+                made["rows"].append(row)
+                keep(options.out, part, made)
+    for title, header, lines in tables(found):
+        print_table(title, header, lines)
 
 
 if __name__ == "__main__":

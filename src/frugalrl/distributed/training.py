@@ -179,7 +179,7 @@ def measure_lines(measures: Mapping[str, Any]) -> list[str]:
     wanted = "" if configured is None else f" (configured: {configured:g})"
     lines = [
         f"{measures['actors']} actors: {measures['fragments']:,} fragments, "
-        f"{measures['bytes_per_step']:.0f} bytes a step, {measures['lost']} lost, "
+        f"{measures['bytes_per_step']:.0f} bytes per step, {measures['lost']} lost, "
         f"{measures['duplicates']} refused as duplicates, {measures['restarts']} restarts",
         f"updates for each step: {measures['update_ratio']:.3f}{wanted}; the learner waited "
         f"{100 * measures['learner_idle_share']:.0f} % of its time; weights that acted were "
