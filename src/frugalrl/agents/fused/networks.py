@@ -226,6 +226,15 @@ def backward_actor(
 
 
 @compiled
+def zero_where_cut(gradients: Floats, hidden: Floats, rows: Ints) -> None:
+    """Zero gradients (k, h), which belong to some rows of hidden, where the unit was cut."""
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        for j in range(gradients.shape[1]):
+            gradients[k, j] = gradients[k, j] if hidden[i, j] > ZERO else ZERO
+
+
+@compiled
 def add_action_gradients(
     network: Network, rows: Ints, value_gradient: np.float32, action_gradients: Floats
 ) -> None:
@@ -237,19 +246,17 @@ def add_action_gradients(
     sizes, count, (n, a) = network.sizes, rows.shape[0], action_gradients.shape
     last = len(sizes) - 2
     head, _ = layer(network.parameters, sizes, last)
-    hidden = hidden_layer(network, last, n)
+    head_weights = head.reshape(-1)
     up = space_for(network, last, count)
     for k in range(count):
         for j in range(up.shape[1]):
-            up[k, j] = value_gradient * head[j, 0] if hidden[rows[k], j] > ZERO else ZERO
+            up[k, j] = value_gradient * head_weights[j]
+    zero_where_cut(up, hidden_layer(network, last, n), rows)
     for index in range(last - 1, 0, -1):
         weights, _ = layer(network.parameters, sizes, index)
         down = space_for(network, index, count)
         product_right_transposed(up, weights, down)
-        hidden = hidden_layer(network, index, n)
-        for k in range(count):
-            for j in range(down.shape[1]):
-                down[k, j] = down[k, j] if hidden[rows[k], j] > ZERO else ZERO
+        zero_where_cut(down, hidden_layer(network, index, n), rows)
         up = down
     weights, _ = layer(network.parameters, sizes, 0)
     result = np.empty((count, a), np.float32)
