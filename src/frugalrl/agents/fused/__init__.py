@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from frugalrl.compiling import compiled as _compiled
 
-# Multiply-adds may be contracted; NaN stays NaN.
+# Multiply-adds may be contracted; NaN stays NaN. Sums may not be reordered: the compiler's order
+# may change where a function is inlined, and then the process that compiles would round otherwise
+# than those that find compiled code on disk. Long sums are left to BLAS, or go row by row, which
+# vectorises as it is.
 compiled = _compiled(nogil=True, fastmath={"contract", "nsz", "arcp"})
-# Sums may be reordered too, which vectorises them. Only for functions that are one long sum: the
-# order is the compiler's choice, and that of a short one may change where it is inlined, so that
-# the process that compiles would round otherwise than those that find compiled code on disk.
-compiled_sum = _compiled(nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})

@@ -10,8 +10,8 @@ from frugalrl.agents.fused.networks import (
     adam,
     adam_scales,
     add_action_gradients,
-    backward_critic,
-    forward_critic,
+    backward,
+    forward,
 )
 from frugalrl.agents.fused.scratch import Constants, Scratch, critic_network
 from frugalrl.agents.state import SMALLEST_ERROR, Floats, Inputs, Ints, State
@@ -50,7 +50,8 @@ def evaluate(
         for j in range(actions.shape[1]):
             inputs[i, d + j] = actions[i, j]
     for c in range(used):
-        forward_critic(critic_network(critics, c, scratch, constants), inputs, scratch.q[c, :rows])
+        values = scratch.q[c, :rows].reshape(rows, 1)
+        forward(critic_network(critics, c, scratch, constants), inputs, values)
 
 
 @compiled
@@ -123,7 +124,7 @@ def learn_critics(
             choose(batch.uniforms[c], c, scratch)
             inputs, targets = scratch.chosen_inputs, scratch.chosen_targets
             weights = scratch.chosen_weights
-            forward_critic(critic, inputs, values)
+            forward(critic, inputs, values.reshape(n, 1))
         total = 0.0
         for i in range(n):
             error = values[i] - targets[i]
@@ -131,7 +132,7 @@ def learn_critics(
             total += weighted * error
             scratch.q_gradients[i] = np.float32(2 * scale / n) * weighted
             errors[i] += abs(error) / np.float32(constants.critics)
-        backward_critic(critic, inputs, scratch.q_gradients)
+        backward(critic, inputs, scratch.q_gradients.reshape(n, 1), scratch.latent_gradients[:0])
         loss += total / n * scale
     adam(
         state.critics,

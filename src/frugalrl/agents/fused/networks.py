@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from frugalrl.agents.fused import compiled, compiled_sum
+from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.blas import product, product_left_transposed, product_right_transposed
 from frugalrl.agents.state import Floats, Ints
 
@@ -68,57 +68,22 @@ def bias_relu(values: Floats, biases: Floats) -> None:
             values[i, j] = ZERO if value < ZERO else value
 
 
-@compiled_sum
-def bias_relu_head(
-    values: Floats, biases: Floats, weights: Floats, bias: np.float32, outputs: Floats
-) -> None:
-    """Do ``bias_relu``, then reduce each row to one output: row @ weights (h,) + bias."""
-    for i in range(values.shape[0]):
-        total = ZERO
-        for j in range(values.shape[1]):
-            value = values[i, j] + biases[j]
-            value = ZERO if value < ZERO else value
-            values[i, j] = value
-            total += value * weights[j]
-        outputs[i] = total + bias
-
-
 @compiled
-def forward_hidden(network: Network, inputs: Floats, layers: int) -> Floats:
-    """Compute the first hidden layers from inputs (rows, n); return the last of them."""
-    rows = inputs.shape[0]
+def forward(network: Network, inputs: Floats, outputs: Floats) -> None:
+    """Compute the outputs (rows, m) from inputs (rows, n)."""
+    rows, last = inputs.shape[0], len(network.sizes) - 2
     below = inputs
-    for index in range(layers):
+    for index in range(last):
         weights, biases = layer(network.parameters, network.sizes, index)
         above = hidden_layer(network, index + 1, rows)
         product(below, weights, above)
         bias_relu(above, biases)
         below = above
-    return below
-
-
-@compiled
-def forward_actor(network: Network, inputs: Floats, outputs: Floats) -> None:
-    """Compute the outputs (rows, m)."""
-    last = len(network.sizes) - 2
-    hidden = forward_hidden(network, inputs, last)
     weights, biases = layer(network.parameters, network.sizes, last)
-    product(hidden, weights, outputs)
-    for i in range(outputs.shape[0]):
+    product(below, weights, outputs)
+    for i in range(rows):
         for j in range(outputs.shape[1]):
             outputs[i, j] += biases[j]
-
-
-@compiled
-def forward_critic(network: Network, inputs: Floats, values: Floats) -> None:
-    """Compute the values (rows,)."""
-    last = len(network.sizes) - 2
-    below = forward_hidden(network, inputs, last - 1)
-    weights, biases = layer(network.parameters, network.sizes, last - 1)
-    above = hidden_layer(network, last, inputs.shape[0])
-    product(below, weights, above)
-    head, bias = layer(network.parameters, network.sizes, last)
-    bias_relu_head(above, biases, head.reshape(-1), bias[0], values)
 
 
 # Backward
@@ -136,70 +101,7 @@ def relu_gradient(gradients: Floats, hidden: Floats, bias_gradient: Floats) -> N
 
 
 @compiled
-def head_gradient(
-    value_gradients: Floats,
-    weights: Floats,
-    hidden: Floats,
-    gradients: Floats,
-    bias_gradient: Floats,
-    weight_gradient: Floats,
-) -> None:
-    """Go back through a single output and the ReLU below it.
-
-    Fills gradients (n, h) with what comes before the ReLU, bias_gradient (h,) with its sum over
-    rows, and weight_gradient (h,) with that of the output's weights.
-    """
-    bias_gradient[:] = ZERO
-    weight_gradient[:] = ZERO
-    for i in range(hidden.shape[0]):
-        up = value_gradients[i]
-        for j in range(hidden.shape[1]):
-            value = hidden[i, j]
-            gradient = up * weights[j] if value > ZERO else ZERO
-            gradients[i, j] = gradient
-            bias_gradient[j] += gradient
-            weight_gradient[j] += up * value
-
-
-@compiled
-def backward_hidden(network: Network, inputs: Floats, up: Floats) -> None:
-    """Go back from ``up``, the gradient before the last ReLU, to every parameter below it.
-
-    The gradient of the last hidden biases is filled already.
-    """
-    sizes, rows = network.sizes, inputs.shape[0]
-    for index in range(len(sizes) - 3, 0, -1):
-        weights, _ = layer(network.parameters, sizes, index)
-        weight_gradient, _ = layer(network.gradient, sizes, index)
-        hidden = hidden_layer(network, index, rows)
-        product_left_transposed(hidden, up, weight_gradient)
-        down = space_for(network, index, rows)
-        product_right_transposed(up, weights, down)
-        _, bias_gradient = layer(network.gradient, sizes, index - 1)
-        relu_gradient(down, hidden, bias_gradient)
-        up = down
-    weight_gradient, _ = layer(network.gradient, sizes, 0)
-    product_left_transposed(inputs, up, weight_gradient)
-
-
-@compiled
-def backward_critic(network: Network, inputs: Floats, value_gradients: Floats) -> None:
-    """Fill the network's gradient, given that of its values (rows,)."""
-    sizes, rows = network.sizes, inputs.shape[0]
-    last = len(sizes) - 2
-    hidden = hidden_layer(network, last, rows)
-    up = space_for(network, last, rows)
-    head, _ = layer(network.parameters, sizes, last)
-    head_weight_gradient, head_bias_gradient = layer(network.gradient, sizes, last)
-    _, bias_gradient = layer(network.gradient, sizes, last - 1)
-    weight_gradient = head_weight_gradient.reshape(-1)
-    head_gradient(value_gradients, head.reshape(-1), hidden, up, bias_gradient, weight_gradient)
-    head_bias_gradient[0] = value_gradients.sum()
-    backward_hidden(network, inputs, up)
-
-
-@compiled
-def backward_actor(
+def backward(
     network: Network, inputs: Floats, output_gradients: Floats, latent_gradients: Floats
 ) -> None:
     """Fill the network's gradient, given that of its outputs (rows, m).
@@ -208,21 +110,26 @@ def backward_actor(
     """
     sizes, rows = network.sizes, inputs.shape[0]
     last = len(sizes) - 2
-    hidden = hidden_layer(network, last, rows)
-    up = space_for(network, last, rows)
-    weights, _ = layer(network.parameters, sizes, last)
-    weight_gradient, bias_gradient = layer(network.gradient, sizes, last)
-    product_left_transposed(hidden, output_gradients, weight_gradient)
+    up = output_gradients
+    _, bias_gradient = layer(network.gradient, sizes, last)
     bias_gradient[:] = ZERO
     for i in range(rows):
-        for j in range(output_gradients.shape[1]):
-            bias_gradient[j] += output_gradients[i, j]
-    product_right_transposed(output_gradients, weights, up)
-    if latent_gradients.shape[0] == rows:
-        up += latent_gradients
-    _, hidden_bias_gradient = layer(network.gradient, sizes, last - 1)
-    relu_gradient(up, hidden, hidden_bias_gradient)
-    backward_hidden(network, inputs, up)
+        for j in range(up.shape[1]):
+            bias_gradient[j] += up[i, j]
+    for index in range(last, 0, -1):
+        weights, _ = layer(network.parameters, sizes, index)
+        weight_gradient, _ = layer(network.gradient, sizes, index)
+        hidden = hidden_layer(network, index, rows)
+        product_left_transposed(hidden, up, weight_gradient)
+        down = space_for(network, index, rows)
+        product_right_transposed(up, weights, down)
+        if index == last and latent_gradients.shape[0] == rows:
+            down += latent_gradients
+        _, bias_gradient = layer(network.gradient, sizes, index - 1)
+        relu_gradient(down, hidden, bias_gradient)
+        up = down
+    weight_gradient, _ = layer(network.gradient, sizes, 0)
+    product_left_transposed(inputs, up, weight_gradient)
 
 
 @compiled

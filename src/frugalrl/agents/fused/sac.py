@@ -17,8 +17,8 @@ from frugalrl.agents.fused.critics import (
 from frugalrl.agents.fused.networks import (
     adam,
     adam_scales,
-    backward_actor,
-    forward_actor,
+    backward,
+    forward,
     hidden_layer,
     polyak,
 )
@@ -48,7 +48,7 @@ def sample(
     network, rows = actor_network(actor, scratch, constants), observations.shape[0]
     outputs, actions = scratch.outputs[:rows], scratch.actions[:rows]
     log_prob = scratch.log_prob[:rows]
-    forward_actor(network, observations, outputs)
+    forward(network, observations, outputs)
     if constants.sde:
         latent = hidden_layer(network, len(network.sizes) - 2, rows)
         sample_sde(outputs, latent, actions, log_prob, scratch)
@@ -100,7 +100,7 @@ def learn_actor(
         sde_gradient(outputs, latent, actions, ent_coef, scratch, log_std_gradient)
     else:
         gaussian_gradient(outputs, noise, actions, ent_coef, scratch)
-    backward_actor(network, observations, scratch.output_gradients, scratch.latent_gradients)
+    backward(network, observations, scratch.output_gradients, scratch.latent_gradients)
     scales = adam_scales(state.updates[0], rate)
     adam(state.actor, scratch.actor_gradient, state.actor_first, state.actor_second, scales)
     total = 0.0

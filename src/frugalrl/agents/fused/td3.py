@@ -16,8 +16,8 @@ from frugalrl.agents.fused.networks import (
     ONE,
     adam,
     adam_scales,
-    backward_actor,
-    forward_actor,
+    backward,
+    forward,
     polyak,
 )
 from frugalrl.agents.fused.scratch import Constants, Scratch, actor_network
@@ -29,7 +29,7 @@ def act(actor: Floats, observations: Floats, scratch: Scratch, constants: Consta
     """Write the policy's actions of observations (rows, d) into scratch.actions; return them."""
     rows, a = observations.shape[0], scratch.actions.shape[1]
     outputs, actions = scratch.outputs[:rows], scratch.actions[:rows]
-    forward_actor(actor_network(actor, scratch, constants), observations, outputs)
+    forward(actor_network(actor, scratch, constants), observations, outputs)
     for i in range(rows):
         for j in range(a):
             actions[i, j] = np.tanh(outputs[i, j])
@@ -65,7 +65,7 @@ def learn_actor(
             action = actions[i, j]
             gradient = scratch.action_gradients[i, j] * (ONE - action * action)
             scratch.output_gradients[i, j] = gradient
-    backward_actor(
+    backward(
         actor_network(state.actor, scratch, constants),
         observations,
         scratch.output_gradients,
