@@ -1,4 +1,4 @@
-"""States of arrays and JSON values as tensors and plain values, and back."""
+"""Tensors as arrays on the host, and states as tensors and plain values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
+
+def rows_of(tensor: torch.Tensor, rows: int) -> NDArray[Any]:
+    """Give a tensor as (rows, values) on the host."""
+    return np.asarray(tensor.detach().reshape(rows, -1).cpu().numpy())
 
 
 def with_tensors(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How every adapter takes its filter, and lets it read a part of the observation."""
+"""What every adapter begins with: its library, its filter, and the columns this one reads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from frugalrl.admission.protocol import AdmissionFilter, Decisions
+
+
+def install_hint(adapter: str, library: str, error: ImportError) -> ImportError:
+    """Say which command installs the library that an adapter stands on.
+
+    Args:
+        adapter: its name, which is that of the extra too.
+        library: the library it needs, as its users write it.
+        error: what the import raised.
+    """
+    return ImportError(
+        f'frugalrl.adapters.{adapter} needs {library} ({error}): pip install "frugalrl[{adapter}]"',
+        name=error.name,
+    )
 
 
 def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) -> AdmissionFilter:

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from frugalrl.adapters._install import install_hint
+from frugalrl.adapters.filters import install_hint
 
 try:
     import torch
@@ -33,7 +33,7 @@ try:
 
     from frugalrl.adapters.torch import ReplayBuffer as FrugalTorchBuffer
 except ImportError as error:
-    raise install_hint("frugalrl.adapters.sb3", "Stable-Baselines3", "sb3", error) from error
+    raise install_hint("sb3", "Stable-Baselines3", error) from error
 
 _HER_ARGUMENTS = frozenset({"n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "env"})
 _NO_HER = (
@@ -126,15 +126,14 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
     def _get_samples(self, batch_inds: NDArray[np.int64], env: VecNormalize | None = None) -> Any:
         """Gather slots into Stable-Baselines3's tuple of tensors."""
         batch = self._gather(batch_inds)
+        if env is not None:
+            batch = batch._replace(
+                observations=self._normalize_obs(batch.observations, env),
+                next_observations=self._normalize_obs(batch.next_observations, env),
+                rewards=self._normalize_reward(batch.rewards, env),
+            )
         kind = DictReplayBufferSamples if self._layout.is_dict else ReplayBufferSamples
-        return kind(
-            observations=self._tensors(self._normalize_obs(batch.observations, env)),
-            actions=self._tensors(batch.actions),
-            next_observations=self._tensors(self._normalize_obs(batch.next_observations, env)),
-            dones=self._tensors(batch.dones),
-            rewards=self._tensors(self._normalize_reward(batch.rewards, env)),
-            discounts=self._tensors(batch.discounts),
-        )
+        return kind(**{name: self._tensors(value) for name, value in batch._asdict().items()})
 
     def fill(self, plain: ReplayBuffer) -> None:
         """Offer everything that a plain buffer of Stable-Baselines3 holds, oldest first.

@@ -14,8 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from frugalrl.adapters._install import install_hint
-from frugalrl.adapters.filters import make_filter
+from frugalrl.adapters.filters import install_hint, make_filter
 from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
 from frugalrl.admission.protocol import AdmissionFilter
 
@@ -23,9 +22,9 @@ try:
     import torch
     from skrl.memories.torch import RandomMemory
 
-    from frugalrl.adapters._tensors import with_arrays, with_tensors
+    from frugalrl.adapters._tensors import rows_of, with_arrays, with_tensors
 except ImportError as error:
-    raise install_hint("frugalrl.adapters.skrl", "skrl", "skrl", error) from error
+    raise install_hint("skrl", "skrl", error) from error
 
 
 class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
@@ -97,11 +96,14 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
                     f"{', '.join(sorted(rows)) or 'none'}. Name yours with observation_key= and "
                     "reward_key="
                 )
-        observations, rewards = _host(rows[self._observation_key]), _host(rows[self._reward_key])
-        count = len(observations)
+        count = len(rows[self._observation_key])
         wrong = {name: tuple(row.shape) for name, row in rows.items() if len(row) != count}
-        if wrong or rewards.shape != (count, 1):
-            raise ValueError(f"{count} observations, but {wrong or {'rewards': rewards.shape}}")
+        reward_shape = tuple(rows[self._reward_key].shape)
+        if wrong or reward_shape != (count, 1):
+            raise ValueError(f"{count} observations, but {wrong or {'rewards': reward_shape}}")
+        observations, rewards = (
+            rows_of(rows[key], count) for key in (self._observation_key, self._reward_key)
+        )
 
         def write(chosen: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
             source = torch.as_tensor(chosen, device=self.device)
@@ -173,8 +175,3 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         for name, values in state["tensors"].items():
             self.tensors_view[name][: len(values)] = values.to(self.device)
         self._count()
-
-
-def _host(tensor: torch.Tensor) -> NDArray[Any]:
-    """Give a tensor as (rows, values) on the host."""
-    return np.asarray(tensor.detach().reshape(len(tensor), -1).cpu().numpy())

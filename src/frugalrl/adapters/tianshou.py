@@ -14,8 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from frugalrl.adapters._install import install_hint
-from frugalrl.adapters.filters import make_filter
+from frugalrl.adapters.filters import install_hint, make_filter
 from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.checks import integer_from, number_from
@@ -24,7 +23,7 @@ try:
     from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
     from tianshou.data.batch import alloc_by_keys_diff, create_value
 except ImportError as error:
-    raise install_hint("frugalrl.adapters.tianshou", "Tianshou", "tianshou", error) from error
+    raise install_hint("tianshou", "Tianshou", error) from error
 
 _NEIGHBOURS = "needs the neighbours of a transition in time, which admission may have dropped"
 _ONE_STEP_OPTIONS = {
@@ -187,14 +186,13 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         """Hold nothing."""
         self._meta = cast(Any, Batch())
         self._rows = 0  # positions that there is memory for
-        self._serial = np.zeros(0, dtype=np.int64)
-        # What Tianshou reads to sum rewards up: (n, positions), step j of a transition has the
-        # index j * rows + position.
-        self._lanes = {
-            "rew": np.zeros((self._n_step, 0)),
-            "done": np.zeros((self._n_step, 0), dtype=np.bool_),
-            "terminated": np.zeros((self._n_step, 0), dtype=np.bool_),
-        }
+        # (lanes, positions) each; over several steps also what Tianshou sums rewards up from, where
+        # step j of a transition has the index j * rows + position.
+        self._lanes: dict[str, NDArray[Any]] = {"serial": np.zeros((1, 0), dtype=np.int64)}
+        if self._n_step > 1:
+            for key in _LANES:
+                kind = float if key == "rew" else bool
+                self._lanes[key] = np.zeros((self._n_step, 0), dtype=kind)
         self._steps_asked = 0
         self._size = 0
 
@@ -205,9 +203,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
     def nbytes(self) -> int:
         """Bytes of the transitions, of the filter and of the episodes that are held apart."""
         apart = (row for episode in self._episodes for row in episode.rows)
-        own = (self._serial, *self._lanes.values())
         batches = sum(_bytes_of(batch) for batch in (self._meta, *apart))
-        return batches + sum(array.nbytes for array in own) + self._ledger.nbytes
+        return batches + sum(lanes.nbytes for lanes in self._lanes.values()) + self._ledger.nbytes
 
     @property
     def subbuffer_edges(self) -> NDArray[np.int64]:
@@ -288,7 +285,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         def write(chosen: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
             written = rows if len(chosen) == count else rows[chosen]
             self._write(written, positions)
-            self._serial[positions] = serials[chosen]
+            self._lanes["serial"][:, positions] = serials[chosen]
             if self._n_step > 1:
                 steps = np.arange(self._n_step)[:, None]
                 self._lanes["rew"][:, positions] = rewards[chosen].T
@@ -340,20 +337,16 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         if old:
             grown[np.arange(old)] = self._meta
         self._meta = grown
-        self._serial = np.append(self._serial, np.zeros(self._rows - old, dtype=np.int64))
-        if self._n_step > 1:
-            for key, lanes in self._lanes.items():
-                self._lanes[key] = np.pad(lanes, ((0, 0), (0, self._rows - old)))
+        for key, lanes in self._lanes.items():
+            self._lanes[key] = np.pad(lanes, ((0, 0), (0, self._rows - old)))
 
     def _move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
         """Close the gaps that the filter's choice has left."""
         if len(sources):
             self._meta[targets] = self._meta[sources]
-            self._serial[targets] = self._serial[sources]
-            if self._n_step > 1:
-                for lanes in self._lanes.values():
-                    lanes[:, targets] = lanes[:, sources]
-        self._serial[len(self._ledger) :] = 0
+            for lanes in self._lanes.values():
+                lanes[:, targets] = lanes[:, sources]
+        self._lanes["serial"][:, len(self._ledger) :] = 0
         moved = dict(zip(sources.tolist(), targets.tolist(), strict=True))
         for episode in self._episodes:
             episode.positions = [moved.get(position, position) for position in episode.positions]
@@ -392,7 +385,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
     def _where_stored(self, episode: _Episode, step: int) -> int:
         """Give the position of a step that was stored and not overwritten since, else -1."""
         position = episode.positions[step]
-        if position < 0 or self._serial[position] != episode.serial(step):
+        if position < 0 or self._lanes["serial"][0, position] != episode.serial(step):
             return -1
         return position
 

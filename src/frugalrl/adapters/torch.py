@@ -19,8 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from frugalrl import AdmitAll, RandomAdmit
-from frugalrl.adapters._install import install_hint
-from frugalrl.adapters.filters import ReadsColumns, make_filter
+from frugalrl.adapters.filters import ReadsColumns, install_hint, make_filter
 from frugalrl.adapters.observations import FlatObservations
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.checks import integer_from
@@ -33,7 +32,7 @@ from frugalrl.state_io import load_state, save_state
 try:
     import torch
 except ImportError as error:
-    raise install_hint("frugalrl.adapters.torch", "PyTorch", "torch", error) from error
+    raise install_hint("torch", "PyTorch", error) from error
 
 _ROWS = frozenset({"observations", "next_observations", "actions", "rewards", "dones", "timeouts"})
 

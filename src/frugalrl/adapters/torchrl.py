@@ -20,8 +20,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from frugalrl.adapters._install import install_hint
-from frugalrl.adapters.filters import copy_of, make_filter
+from frugalrl.adapters.filters import copy_of, install_hint, make_filter
 from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.state_io import load_state, save_state
@@ -31,9 +30,9 @@ try:
     from tensordict import TensorDictBase, is_tensor_collection
     from torchrl.data import PrioritizedSampler, SliceSampler, Storage, Writer
 
-    from frugalrl.adapters._tensors import with_arrays, with_tensors
+    from frugalrl.adapters._tensors import rows_of, with_arrays, with_tensors
 except ImportError as error:
-    raise install_hint("frugalrl.adapters.torchrl", "TorchRL", "torchrl", error) from error
+    raise install_hint("torchrl", "TorchRL", error) from error
 
 NestedKey = str | tuple[str, ...]
 _STATE_KIND, _STATE_VERSION = "torchrl-writer", 2
@@ -128,8 +127,8 @@ class FrugalWriter(KeepsLedger, Writer):
         """Offer rows, write the admitted ones, and return every row's slot."""
         self._refuse_what_cannot_work()
         rows = len(data)
-        parts = [_array(_entry(data, key), rows) for key in self._observation_keys]
-        rewards = _array(_entry(data, self._reward_key), rows)
+        parts = [rows_of(_entry(data, key), rows) for key in self._observation_keys]
+        rewards = rows_of(_entry(data, self._reward_key), rows)
         if rewards.shape[1] != 1:
             raise ValueError(
                 f"{self._reward_key!r} holds {rewards.shape[1]} values per transition; one reward "
@@ -264,11 +263,6 @@ def _entry(data: TensorDictBase, key: NestedKey) -> torch.Tensor:
     return cast(torch.Tensor, entry)
 
 
-def _array(entry: torch.Tensor, rows: int) -> NDArray[Any]:
-    """Give an entry as (rows, values) on the host."""
-    return np.asarray(entry.detach().cpu().reshape(rows, -1).numpy())
-
-
 def _finite(data: TensorDictBase, keys: Sequence[NestedKey]) -> NDArray[np.bool_]:
     """Tell which rows hold a finite action and finite next observations.
 
@@ -279,11 +273,11 @@ def _finite(data: TensorDictBase, keys: Sequence[NestedKey]) -> NDArray[np.bool_
     fine = np.ones(rows, dtype=np.bool_)
     action = data.get("action", None)
     if action is not None and action.is_floating_point():
-        fine &= np.isfinite(_array(action, rows)).all(axis=1)
+        fine &= np.isfinite(rows_of(action, rows)).all(axis=1)
     done = data.get(("next", "done"), None)
-    over = np.zeros(rows, np.bool_) if done is None else _array(done, rows).any(axis=1)
+    over = np.zeros(rows, np.bool_) if done is None else rows_of(done, rows).any(axis=1)
     for key in keys:
         following = data.get(("next", key), None)
         if following is not None:
-            fine &= np.isfinite(_array(following, rows)).all(axis=1) | over
+            fine &= np.isfinite(rows_of(following, rows)).all(axis=1) | over
     return fine
