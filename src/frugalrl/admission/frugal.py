@@ -7,28 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from frugalrl.admission.density_kernels import make_rule
 from frugalrl.admission.dimensions import important_dimensions
-from frugalrl.admission.partition import (
-    AXIS,
-    cell_key,
-    cell_keys,
-    checked_partition,
-    make_partition,
-)
-from frugalrl.admission.phi import (
-    FURTHEST,
-    Arrays,
-    Phi,
-    cell_mass,
-    equivalent_slot,
-    find_cell,
-    insert,
-    is_dense,
-    prepare,
-    remove,
-)
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
+from frugalrl.admission.partition import AXIS, cell_keys, checked_partition, make_partition
+from frugalrl.admission.phi import DONE, NO_ROOM, SLOT_TAKEN, Phi, longer
+from frugalrl.admission.protocol import DROP, STORE, Decisions
 from frugalrl.admission.rows import Offer, all_finite, as_rows
 from frugalrl.admission.settings import FrugalSettings
 from frugalrl.compiling import compiled
@@ -40,8 +22,6 @@ if TYPE_CHECKING:
     from frugalrl.admission.rows import Rows
 
 _NO_SLOTS = np.empty(0, dtype=np.int64)
-_DONE, _NO_ROOM, _SLOT_TAKEN = range(3)
-_ALREADY_TAKEN = "this filter already decides for a {}; make a new FrugalFilter"
 _AWAITED, _GONE = -1, -2
 """Instead of a slot: its owner is to make one free; the row is not stored, or no longer."""
 _LEAST_SPREAD = 1e-12
@@ -49,101 +29,96 @@ _LEAST_SPREAD = 1e-12
 
 
 class WarmUp:
-    """The first transitions, in order, with the slots that hold them.
+    """The first transitions, in order, and which of them each slot holds.
 
     Args:
-        steps: length of the warm-up.
+        settings: of the filter.
         dimensions: of an observation; 0 while that is not known.
     """
 
     given_up = None
     cells = 0
 
-    def __init__(self, steps: int, dimensions: int) -> None:
-        self._steps = steps
-        self._rows = np.empty((0, dimensions + 1))
-        self._slots = _NO_SLOTS
-        self.seen: tuple[int, Offer | None] = (0, None)
-        """How many rows there are, and the offer of the last: others written do not count."""
-        self._row_in: dict[int, int] = {}
-        """By slot; an interrupt may have left some out."""
+    def __init__(self, settings: FrugalSettings, dimensions: int) -> None:
+        self._settings = settings
+        self._rows = np.zeros((0, dimensions + 1))
+        # By slot, counted from 1; 0 where it holds none.
+        self._row_in = np.zeros(0, dtype=np.int64)
+        # How many rows there are, and whether the last of them awaits its slot.
+        self._state = np.zeros(2, dtype=np.int64)
+        self.offer: Offer | None = None
+        """The last offer, which may be made again."""
+
+    @property
+    def seen(self) -> int:
+        """Transitions so far."""
+        return self._state.item(0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no transition is to come, and no slot."""
+        seen, is_awaited = self._state.tolist()
+        return bool(seen == self._settings.warmup_steps and not is_awaited)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the whole warm-up: an observation, a reward and a slot per step."""
         dimensions = self._rows.shape[1] - 1
-        return 8 * self._steps * (dimensions + 2) if dimensions else 0
-
-    @property
-    def offer(self) -> Offer | None:
-        """The last offer, which may be made again."""
-        return self.seen[1]
-
-    @property
-    def steps_left(self) -> int:
-        """Transitions that are yet to come."""
-        return self._steps - self.seen[0]
+        return 8 * self._settings.warmup_steps * (dimensions + 2) if dimensions else 0
 
     @property
     def stored(self) -> int:
         """Rows in a slot."""
-        return len(self.slots_held())
+        return int(np.count_nonzero(self._row_in))
 
     def slots_held(self) -> NDArray[np.int64]:
         """Slots in use, in ascending order."""
-        slots = self._slots[: self.seen[0]]
-        return np.sort(slots[slots >= 0])
+        return np.flatnonzero(self._row_in)
 
-    def write(self, rows: Rows, slots: NDArray[np.int64]) -> int:
-        """Write rows behind those seen; gives how many there are with them."""
-        start, end = self.seen[0], self.seen[0] + len(rows)
-        if end > len(self._slots):
-            length = min(max(end, 2 * start), self._steps)
-            more = np.empty((length - start, self._rows.shape[1]))
-            self._rows = np.concatenate([self._rows[:start], more])
-            self._slots = np.append(self._slots[:start], np.full(length - start, _GONE))
-        self._rows[start:end], self._slots[start:end] = rows, slots
-        return end
+    def decide(self, offer: Offer) -> bool:
+        """Take the rows of an offer, unless that has been done; False where a slot is in use."""
+        settings = self._settings
+        while True:
+            status = _take_rows(
+                self._rows,
+                self._row_in,
+                self._state,
+                settings.warmup_steps,
+                settings.warmup != "observe",
+                offer.rows,
+                offer.slots,
+                offer.answer,
+            )
+            if status != NO_ROOM:
+                return bool(status == DONE)
+            self._make_room(len(offer.rows), int(offer.slots.max(initial=-1)))
 
-    def commit(self, rows: int, offer: Offer | None) -> None:
-        """Let so many rows count."""
-        before = self.seen[0]
-        self.seen = rows, offer
-        self._row_in.update(
-            zip(self._slots[before:rows].tolist(), range(before, rows), strict=True)
-        )
-
-    def holds_any(self, slots: NDArray[np.int64]) -> bool:
-        """Tell whether any of these slots is in use."""
-        return not self._row_in.keys().isdisjoint(slots.tolist())
+    def _make_room(self, rows: int, slot: int) -> None:
+        """Let arrays grow for so many more rows, and for a slot."""
+        wanted = min(self.seen + rows, self._settings.warmup_steps)
+        if wanted > len(self._rows):
+            length = min(max(wanted, 2 * self.seen), self._settings.warmup_steps)
+            self._rows = longer(self._rows, length)
+        if slot >= len(self._row_in):
+            self._row_in = longer(self._row_in, max(slot + 1, 2 * len(self._row_in)))
 
     def place(self, slot: int) -> None:
-        """Give the last row its slot."""
-        last = self.seen[0] - 1
-        if last >= 0 and self._slots[last] == _AWAITED:
-            self._slots[last] = slot
-            self._row_in[slot] = last
+        """Give the last row its slot, unless it has one."""
+        seen, is_awaited = self._state.tolist()
+        if is_awaited:
+            self._make_room(0, slot)
+            self._row_in[slot] = seen
+            self._state[1] = 0
 
     def forget(self, slot: int) -> None:
         """Note that a slot was evicted."""
-        row = self._row_in.get(slot)
-        slots = self._slots[: self.seen[0]]
-        slots[slots == slot if row is None else row] = _GONE
-        self._row_in.pop(slot, None)
+        if slot < len(self._row_in):
+            self._row_in[slot] = 0
 
-    def fit(
-        self,
-        settings: FrugalSettings,
-        bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
-        rows: int,
-    ) -> Fitted | None:
-        """End the warm-up with so many rows: find kappa and alpha, fill phi.
-
-        Gives None if rows are yet to come, or the last one awaits its slot.
-        """
-        if rows < self._steps or self._slots[rows - 1] == _AWAITED:
-            return None
-        seen, slots = self._rows[:, :-1], self._slots
+    def fit(self, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Phi:
+        """End the warm-up: find kappa and alpha, fill phi."""
+        settings, rows = self._settings, self._rows
+        seen = rows[:, :-1]
         important = important_dimensions(
             seen, settings.dimension_threshold, settings.min_dimension_fraction
         )
@@ -151,27 +126,37 @@ class WarmUp:
         partition = make_partition(important, seen, bounds, bins, settings.outside)
         scale = settings.reward_scale
         if scale == "auto":
-            scale = _deviation(self._rows[:, -1])
-        fitted = Fitted(settings, partition, float(scale))
+            scale = _deviation(rows[:, -1])
+        fitted = Phi(settings, partition, float(scale))
+        slots = self._slots()
         left = held = np.flatnonzero(slots >= 0)
         if settings.warmup == "filter" and len(held):
             # Which of them are left when they pass through admission, in order.
-            trial = Offer(self._rows[held], np.arange(len(held)))
-            Fitted(settings, partition, float(scale)).decide(trial)
+            trial = Offer(rows[held], np.arange(len(held)))
+            Phi(settings, partition, float(scale)).decide(trial)
             row_in_place = dict(zip(trial.answer[1, :-1].tolist(), held.tolist(), strict=True))
             row_in_place.pop(-1, None)
             left = np.array(sorted(row_in_place.values()), dtype=np.int64)
             fitted.given_up = slots[np.setdiff1d(held, left)]
-        fitted.put(self._rows[left], slots[left])
+        fitted.put(rows[left], slots[left])
         return fitted
+
+    def _slots(self) -> NDArray[np.int64]:
+        """Give the slot of each row."""
+        seen, is_awaited = self._state.tolist()
+        slots, held = np.full(seen, _GONE), np.flatnonzero(self._row_in)
+        slots[self._row_in[held] - 1] = held
+        if is_awaited:
+            slots[-1] = _AWAITED
+        return slots
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of what was seen so far."""
-        rows = self._rows[: self.seen[0]]
+        rows = self._rows[: self.seen]
         return {
             "observations": rows[:, :-1].copy(),
             "rewards": rows[:, -1].copy(),
-            "slots": self._slots[: self.seen[0]].copy(),
+            "slots": self._slots(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -179,17 +164,54 @@ class WarmUp:
         observations, rewards, slots = (
             np.asarray(state[name]) for name in ("observations", "rewards", "slots")
         )
-        held = slots[slots >= 0]
+        count, is_held = len(rewards), slots >= 0
         if not (
-            observations.shape == (len(rewards), self._rows.shape[1] - 1)
-            and slots.shape == rewards.shape == (len(rewards),)
-            and len(rewards) <= self._steps
-            and len(np.unique(held)) == len(held)
+            observations.shape == (count, self._rows.shape[1] - 1)
+            and slots.shape == rewards.shape == (count,)
+            and slots.dtype == np.int64
+            and count <= self._settings.warmup_steps
+            and slots.max(initial=0) <= 2**24 + 64 * count
+            and len(np.unique(slots[is_held])) == np.count_nonzero(is_held)
             and np.isfinite(observations).all()
             and np.isfinite(rewards).all()
         ):
             raise ValueError("the warm-up does not fit itself: a slot twice, or too many steps")
-        self.commit(self.write(np.column_stack([observations, rewards]), slots), None)
+        self._rows = np.column_stack([observations, rewards]).astype(np.float64)
+        self._make_room(0, int(slots.max(initial=-1)))
+        self._row_in[slots[is_held]] = np.flatnonzero(is_held) + 1
+        self._state[:] = count, count > 0 and slots[-1] == _AWAITED
+
+
+@compiled
+def _take_rows(
+    rows: Any, row_in: Any, state: Any, most: int, stores: bool, new: Any, free: Any, answer: Any
+) -> int:
+    """Take as many rows into a warm-up as it and the free slots allow, all of them or none."""
+    if answer[1, -1] < 0:
+        return DONE
+    first = state[0]
+    decided = min(len(new), most - first)
+    placed = 0
+    if stores:
+        decided = min(decided, len(free) + 1)
+        placed = min(decided, len(free))
+    if first + decided > len(rows):
+        return NO_ROOM
+    for i in range(placed):
+        if free[i] >= len(row_in):
+            return NO_ROOM
+        if row_in[free[i]] != 0:
+            return SLOT_TAKEN
+    for i in range(decided):
+        rows[first + i] = new[i]
+        answer[0, i], answer[1, i] = STORE if stores else DROP, -1
+    for i in range(placed):
+        row_in[free[i]] = first + i + 1
+        answer[1, i] = free[i]
+    state[0] = first + decided
+    state[1] = stores and placed < decided
+    answer[0, -1], answer[1, -1] = decided, -1
+    return DONE
 
 
 def _deviation(rewards: NDArray[np.float64]) -> float:
@@ -202,138 +224,6 @@ def _deviation(rewards: NDArray[np.float64]) -> float:
     is_spread = rewards.min() < rewards.max() and scale >= _LEAST_SPREAD * largest
     # Dividing by a number smaller than the smallest normal one gives infinity.
     return scale if is_spread and scale >= np.finfo(np.float64).tiny else 0.0
-
-
-class Fitted(Phi):
-    """What a filter decides by once its warm-up has ended: phi, the partition and the rule.
-
-    Args:
-        settings: of the filter.
-        partition: of the states.
-        scale: rewards are divided by it; 0 where none was found.
-    """
-
-    def __init__(self, settings: FrugalSettings, partition: NDArray[Any], scale: float) -> None:
-        super().__init__(settings.bandwidth + settings.half_width)
-        self.partition = partition
-        self.scale = scale or 1.0
-        self.scale_was_found = scale > 0.0
-        self.rules = make_rule(
-            settings.kernel,
-            settings.bandwidth,
-            settings.half_width,
-            settings.density_threshold,
-            settings.decay,
-            self.scale,
-            settings.on_equivalent == "replace",
-        )
-        self.given_up: NDArray[np.int64] | None = None
-        """Slots given up when the warm-up ended, until the owner is told."""
-        self.offer: Offer | None = None
-        """The last offer, which may be made again."""
-
-    def decide(self, offer: Offer) -> None:
-        """Decide about the rows of an offer, as far as that has not been done yet."""
-        while True:
-            status = _decide(
-                *self.arrays, self.partition, self.rules, offer.rows, offer.slots, offer.answer
-            )
-            if status != _NO_ROOM:
-                break
-            taken = int(offer.answer[1, -1])
-            self.make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
-        if status == _SLOT_TAKEN:
-            raise ValueError(_ALREADY_TAKEN.format("buffer"))
-        if self.given_up is offer.given_up:
-            self.given_up = None
-
-    def put(self, rows: Rows, slots: NDArray[np.int64]) -> None:
-        """Store rows without asking whether they are new."""
-        with np.errstate(over="ignore"):
-            rewards = np.clip(rows[:, -1] / self.scale, -FURTHEST, FURTHEST)
-        self.insert(cell_keys(self.partition, rows), rewards, slots)
-
-    def forget(self, slot: int) -> None:
-        """Remove an evicted slot; nothing happens if it holds nothing."""
-        if not self.remove(slot) and self.given_up is not None:
-            self.given_up = self.given_up[self.given_up != slot]
-
-    def slots_held(self) -> NDArray[np.int64]:
-        """Slots in use, in ascending order; those given up count until the owner is told."""
-        given_up = _NO_SLOTS if self.given_up is None else self.given_up
-        return np.sort(np.append(self.oldest_first(), given_up))
-
-    def density(self, row: NDArray[np.float64]) -> float:
-        """Reward density estimate of a row; 0 in an empty cell."""
-        return float(_density(self.arrays, self.partition, self.rules, row))
-
-
-@compiled
-def _decide(
-    slots: Any,
-    cells: Any,
-    buckets: Any,
-    state: Any,
-    partition: Any,
-    rules: Any,
-    rows: Any,
-    free: Any,
-    answer: Any,
-) -> int:
-    """Decide about rows in order, going on where the `answer` ends.
-
-    Returns:
-        Whether that is done, or what is in the way: too little room, which changes nothing, or a
-        free slot that holds something.
-    """
-    phi, rule = Arrays(slots, cells, buckets, state), rules[0]
-    row, taken = answer[0, -1], answer[1, -1]
-    if row == 0:
-        for slot in free:
-            if slot < len(slots) and slots[slot]["cell"] != 0:
-                return _SLOT_TAKEN
-    while row < len(rows) and taken >= 0:
-        reward = _scaled(rule, rows[row])
-        key = cell_key(partition, rows[row])
-        cell = find_cell(cells, key)
-        code, slot = STORE, np.int64(-1)
-        if cell != 0 and is_dense(phi, rule, cell, reward):
-            code = REPLACE if rule["replaces"] else DROP
-        if code == REPLACE:
-            slot = equivalent_slot(phi, cell, reward, rule["half_width"])
-        elif code == STORE:
-            if taken < len(free):
-                slot = free[taken]
-                taken += 1
-            else:
-                taken = -1
-        if slot >= 0:
-            if slot >= len(slots) or not prepare(phi, cell, reward):
-                return _NO_ROOM
-            if code == REPLACE:
-                remove(phi, slot)
-                cell = find_cell(cells, key)  # which is gone if that was its only reward
-                prepare(phi, cell, reward)  # what that has joined; there is room
-            insert(phi, cell, key, slot, reward)
-        answer[0, row], answer[1, row] = code, slot
-        row += 1
-        answer[0, -1], answer[1, -1] = row, taken
-    return _DONE
-
-
-@compiled
-def _scaled(rule: Any, row: Any) -> Any:
-    """Reward of a row as phi holds it."""
-    return min(max(row[-1] / rule["scale"], -FURTHEST), FURTHEST)
-
-
-@compiled
-def _density(phi: Any, partition: Any, rules: Any, row: Any) -> Any:
-    cell = find_cell(phi.cells, cell_key(partition, row))
-    if cell == 0:
-        return 0.0
-    reward = _scaled(rules[0], row)
-    return cell_mass(phi, rules[0], cell, reward, 0.0)[0] / phi.cells[cell]["count"]
 
 
 class FrugalFilter:
@@ -397,7 +287,7 @@ class FrugalFilter:
         self._bounds = self.settings.bounds_before_warmup(0, None)
         # An interrupt may come at any line, so what an offer changes is changed by one assignment,
         # or within compiled code.
-        self._stage: WarmUp | Fitted = WarmUp(warmup_steps, 0)
+        self._stage: WarmUp | Phi = WarmUp(self.settings, 0)
         self._stream_slots = _NO_SLOTS
 
     @classmethod
@@ -418,7 +308,7 @@ class FrugalFilter:
 
     def begin(self, observation_space: Box | None) -> None:
         """Learn the observation space, whose finite bounds give the range of its dimensions."""
-        if isinstance(self._stage, Fitted) or self._stage.seen[0]:
+        if isinstance(self._stage, Phi) or self._stage.seen:
             raise self._taken()
         dimensions = 0 if observation_space is None else int(np.prod(observation_space.shape))
         self._serve("buffer", dimensions, observation_space)
@@ -436,12 +326,14 @@ class FrugalFilter:
             raise self._taken()
         bounds = self.settings.bounds_before_warmup(dimensions, space)
         # In this order: should an interrupt come, the next offer does it again.
-        self._stage = WarmUp(self.settings.warmup_steps, dimensions)
+        self._stage = WarmUp(self.settings, dimensions)
         self._bounds = bounds
         self._owner = owner
 
     def _taken(self) -> ValueError:
-        return ValueError(_ALREADY_TAKEN.format(self._owner))
+        return ValueError(
+            f"this filter already decides for a {self._owner}; make a new FrugalFilter"
+        )
 
     def offer(
         self,
@@ -460,38 +352,22 @@ class FrugalFilter:
         return decisions
 
     def _offer(self, rows: Rows, free: Any) -> Decisions:
-        stage = self._stage
-        offer = stage.offer
+        offer = self._stage.offer
         if offer is None or not offer.is_same(rows, free):
-            offer = Offer(rows, free, stage.given_up)
-            if isinstance(stage, WarmUp):
-                self._warm_up(stage, offer)
-            else:
-                stage.offer = offer
-        if isinstance(stage, Fitted):
-            stage.decide(offer)
+            self._end_warm_up()  # should an interrupt have kept the last offer from it
+            offer = self._stage.offer = Offer(rows, free, self._stage.given_up)
+        if not self._stage.decide(offer):
+            raise self._taken()
+        self._end_warm_up(offer)
         return offer.decisions()
 
-    def _warm_up(self, warmup: WarmUp, offer: Offer) -> None:
-        """Take rows into the warm-up, which may end with them."""
-        decided = min(len(offer.rows), warmup.steps_left)
-        if self.settings.warmup == "observe":
-            code, slots = DROP, np.full(decided, _GONE, dtype=np.int64)
-        else:
-            decided = min(decided, len(offer.slots) + 1)
-            code, slots = STORE, offer.slots[:decided]
-            if warmup.holds_any(slots):
-                raise self._taken()
-            if decided > len(slots):
-                slots = np.append(slots, _AWAITED)
-        offer.answer[0, :decided], offer.answer[1, :decided] = code, np.maximum(slots, -1)
-        offer.answer[:, -1] = decided, -1
-        rows = warmup.write(offer.rows[:decided], slots)
-        fitted = warmup.fit(self.settings, self._bounds, rows)
-        if fitted is None:
-            warmup.commit(rows, offer)
-        else:
-            fitted.offer, offer.released, fitted.given_up = offer, fitted.given_up, None
+    def _end_warm_up(self, offer: Offer | None = None) -> None:
+        """Go on with phi once the warm-up is complete; what it gives up is told in an offer."""
+        warm_up = self._stage
+        if isinstance(warm_up, WarmUp) and warm_up.is_complete:
+            fitted = warm_up.fit(self._bounds)
+            if offer is not None:
+                fitted.offer, offer.released, fitted.given_up = offer, fitted.given_up, None
             self._stage = fitted
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
@@ -499,7 +375,7 @@ class FrugalFilter:
         stage = self._stage
         if isinstance(stage, WarmUp):
             stage.place(slot)
-            self._stage = stage.fit(self.settings, self._bounds, stage.seen[0]) or stage
+            self._end_warm_up()
             self._warn_of_scale()
         elif not stage.holds(slot):
             row = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
@@ -586,12 +462,12 @@ class FrugalFilter:
     @property
     def is_fitted(self) -> bool:
         """Whether the warm-up is over and the partition known."""
-        return isinstance(self._stage, Fitted)
+        return isinstance(self._stage, Phi)
 
-    def _fitted(self) -> Fitted:
+    def _fitted(self) -> Phi:
         if isinstance(self._stage, WarmUp):
             raise AttributeError(
-                f"not known before the warm-up ends: {self._stage.seen[0]} of "
+                f"not known before the warm-up ends: {self._stage.seen} of "
                 f"{self.settings.warmup_steps} steps seen"
             )
         return self._stage
@@ -635,7 +511,7 @@ class FrugalFilter:
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell seen."""
-        return self._stage.cell_counts() if isinstance(self._stage, Fitted) else _NO_SLOTS
+        return self._stage.cell_counts() if isinstance(self._stage, Phi) else _NO_SLOTS
 
     def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
         """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
@@ -663,13 +539,13 @@ class FrugalFilter:
             "rejected_nonfinite": self.rejected_nonfinite,
             "bounds": {"low": self._bounds[0], "high": self._bounds[1]},
         }
-        if isinstance(stage, Fitted):
+        if isinstance(stage, Phi):
             state["reward_scale"] = stage.scale
             state["partition"] = {name: stage.partition[name].copy() for name in AXIS.names or ()}
             state["phi"] = stage.state_dict()
             if stage.given_up is not None:
                 state["given_up"] = stage.given_up
-        elif stage.seen[0]:
+        elif stage.seen:
             state["warmup"] = stage.state_dict()
         return state
 
@@ -683,13 +559,13 @@ class FrugalFilter:
         made._bounds = low, high
         if "partition" in state:
             partition = checked_partition(state["partition"], len(low))
-            fitted = Fitted(made.settings, partition, float(state["reward_scale"]))
+            fitted = Phi(made.settings, partition, float(state["reward_scale"]))
             fitted.load_state_dict(state["phi"])
             if "given_up" in state:
                 fitted.given_up = np.array(state["given_up"], dtype=np.int64)
             made._stage = fitted
         else:
-            warmup = made._stage = WarmUp(made.settings.warmup_steps, len(low))
+            warmup = made._stage = WarmUp(made.settings, len(low))
             if "warmup" in state:
                 warmup.load_state_dict(state["warmup"])
         return made

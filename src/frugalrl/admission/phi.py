@@ -31,13 +31,19 @@ Arrays grow between calls: `prepare` says when there is no room, before anything
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.density_kernels import bucket_mass, mass
+from frugalrl.admission.density_kernels import bucket_mass, make_rule, mass
+from frugalrl.admission.partition import cell_key, cell_keys
+from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.compiling import compiled
+
+if TYPE_CHECKING:
+    from frugalrl.admission.rows import Offer, Rows
+    from frugalrl.admission.settings import FrugalSettings
 
 FAN = 8
 """Buckets of a block."""
@@ -49,6 +55,8 @@ ROUNDING = 1e-11
 """More than what rounding can add up to in a density."""
 _MOST_BLOCKS = 512
 """More than are waiting at any time while a cell's blocks are gone through."""
+DONE, NO_ROOM, SLOT_TAKEN = range(3)
+"""What deciding comes to."""
 _NEVER = 2**31 - 1
 """The stamp of nothing, later than all others."""
 
@@ -553,6 +561,77 @@ def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     return oldest_within(phi, cell, reward, within)
 
 
+# --- decisions --------------------------------------------------------------------------------
+
+
+@compiled
+def _decide(
+    slots: Any,
+    cells: Any,
+    buckets: Any,
+    state: Any,
+    partition: Any,
+    rules: Any,
+    rows: Any,
+    free: Any,
+    answer: Any,
+) -> int:
+    """Decide about rows in order, going on where the `answer` ends.
+
+    Returns:
+        Whether that is done, or what is in the way: too little room, which changes nothing, or a
+        free slot that holds something.
+    """
+    phi, rule = Arrays(slots, cells, buckets, state), rules[0]
+    row, taken = answer[0, -1], answer[1, -1]
+    if row == 0:
+        for slot in free:
+            if slot < len(slots) and slots[slot]["cell"] != 0:
+                return SLOT_TAKEN
+    while row < len(rows) and taken >= 0:
+        reward = _scaled(rule, rows[row])
+        key = cell_key(partition, rows[row])
+        cell = find_cell(cells, key)
+        code, slot = STORE, np.int64(-1)
+        if cell != 0 and is_dense(phi, rule, cell, reward):
+            code = REPLACE if rule["replaces"] else DROP
+        if code == REPLACE:
+            slot = equivalent_slot(phi, cell, reward, rule["half_width"])
+        elif code == STORE:
+            if taken < len(free):
+                slot = free[taken]
+                taken += 1
+            else:
+                taken = -1
+        if slot >= 0:
+            if slot >= len(slots) or not prepare(phi, cell, reward):
+                return NO_ROOM
+            if code == REPLACE:
+                remove(phi, slot)
+                cell = find_cell(cells, key)  # which is gone if that was its only reward
+                prepare(phi, cell, reward)  # what that has joined; there is room
+            insert(phi, cell, key, slot, reward)
+        answer[0, row], answer[1, row] = code, slot
+        row += 1
+        answer[0, -1], answer[1, -1] = row, taken
+    return DONE
+
+
+@compiled
+def _scaled(rule: Any, row: Any) -> Any:
+    """Reward of a row as phi holds it."""
+    return min(max(row[-1] / rule["scale"], -FURTHEST), FURTHEST)
+
+
+@compiled
+def _density(phi: Any, partition: Any, rules: Any, row: Any) -> Any:
+    cell = find_cell(phi.cells, cell_key(partition, row))
+    if cell == 0:
+        return 0.0
+    reward = _scaled(rules[0], row)
+    return cell_mass(phi, rules[0], cell, reward, 0.0)[0] / phi.cells[cell]["count"]
+
+
 # --- the arrays and their owner -----------------------------------------------------------------
 
 
@@ -568,27 +647,45 @@ def _insert_rows(phi: Any, keys: Any, rewards: Any, places: Any, row: Any) -> An
     return row
 
 
-def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+def longer(array: NDArray[Any], length: int) -> NDArray[Any]:
     """Give a copy with this length; zeros that nobody has touched take no memory."""
-    longer = np.zeros(length, dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
+    copy = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+    copy[: len(array)] = array
+    return copy
 
 
 class Phi:
-    """Owns the arrays of phi.
+    """What a filter decides by once its warm-up has ended: rewards, partition and rule.
 
     Args:
-        scale: distance of rewards at which their density makes a difference.
+        settings: of the filter.
+        partition: of the states.
+        scale: rewards are divided by it; 0 where none was found.
     """
 
-    def __init__(self, scale: float) -> None:
-        self._scale = scale
-        width = math.ldexp(2.0, math.frexp(scale)[1])
+    def __init__(self, settings: FrugalSettings, partition: NDArray[Any], scale: float) -> None:
+        self._settings = settings
+        self.partition = partition
+        self.scale = scale or 1.0
+        self.scale_was_found = scale > 0.0
+        self.rules = make_rule(
+            settings.kernel,
+            settings.bandwidth,
+            settings.half_width,
+            settings.density_threshold,
+            settings.decay,
+            self.scale,
+            settings.on_equivalent == "replace",
+        )
+        width = math.ldexp(2.0, math.frexp(settings.bandwidth + settings.half_width)[1])
         state = np.array([(0, 0, 0, 1, FAN, width)], dtype=STATE)
         self.arrays = Arrays(
             np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
         )
+        self.given_up: NDArray[np.int64] | None = None
+        """Slots given up when the warm-up ended, until the owner is told."""
+        self.offer: Offer | None = None
+        """The last offer, which may be made again."""
 
     @property
     def stored(self) -> int:
@@ -619,21 +716,49 @@ class Phi:
         held = np.flatnonzero(self.arrays.slots["cell"])
         return held[np.argsort(self.arrays.slots["stamp"][held])]
 
-    def insert(
+    def slots_held(self) -> NDArray[np.int64]:
+        """Slots in use, in ascending order; those given up count until the owner is told."""
+        held = np.flatnonzero(self.arrays.slots["cell"])
+        return held if self.given_up is None else np.sort(np.append(held, self.given_up))
+
+    def density(self, row: NDArray[np.float64]) -> float:
+        """Reward density estimate of a row; 0 in an empty cell."""
+        return float(_density(self.arrays, self.partition, self.rules, row))
+
+    def decide(self, offer: Offer) -> bool:
+        """Decide about an offer, unless that has been done; False where a free slot is in use."""
+        while True:
+            status = _decide(
+                *self.arrays, self.partition, self.rules, offer.rows, offer.slots, offer.answer
+            )
+            if status != NO_ROOM:
+                break
+            taken = int(offer.answer[1, -1])
+            self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
+        if self.given_up is offer.given_up:
+            self.given_up = None
+        return bool(status == DONE)
+
+    def put(self, rows: Rows, slots: NDArray[np.int64]) -> None:
+        """Store rows without asking whether they are new."""
+        with np.errstate(over="ignore"):
+            rewards = np.clip(rows[:, -1] / self.scale, -FURTHEST, FURTHEST)
+        self._insert(cell_keys(self.partition, rows), rewards, slots)
+
+    def _insert(
         self, keys: NDArray[np.uint64], rewards: NDArray[np.float64], slots: NDArray[np.int64]
     ) -> None:
         """Store rewards in cells with these keys, in order."""
         row = 0
-        while row < len(rewards):
-            row = _insert_rows(self.arrays, keys, rewards, slots, row)
-            if row < len(rewards):
-                self.make_room(int(slots[row]))
+        while (row := _insert_rows(self.arrays, keys, rewards, slots, row)) < len(rewards):
+            self._make_room(int(slots[row]))
 
-    def remove(self, slot: int) -> bool:
-        """Forget the reward of a slot; False when the slot holds none."""
-        return bool(remove(self.arrays, slot))
+    def forget(self, slot: int) -> None:
+        """Remove an evicted slot; nothing happens if it holds nothing."""
+        if not remove(self.arrays, slot) and self.given_up is not None:
+            self.given_up = self.given_up[self.given_up != slot]
 
-    def make_room(self, slot: int) -> None:
+    def _make_room(self, slot: int) -> None:
         """Let the arrays grow where another reward might find them too short.
 
         They grow by a small share, so little lies idle; copying stays a constant cost per reward.
@@ -643,7 +768,7 @@ class Phi:
         """
         slots, cells, buckets, states = self.arrays
         if states[0]["clock"] >= _NEVER:
-            again = Phi(self._scale)  # with stamps from 0 on
+            again = Phi(self._settings, self.partition, self.scale)  # with stamps from 0 on
             again.load_state_dict(self.state_dict())
             self.arrays = again.arrays
         elif slot >= len(slots):
@@ -656,7 +781,7 @@ class Phi:
     def _grow(self, slots: int, cells: int, buckets: int) -> None:
         """Let slots, cells and buckets be as many as these, which are at least what they are."""
         grown = [
-            array if len(array) == length else _longer(array, length)
+            array if len(array) == length else longer(array, length)
             for array, length in zip(self.arrays, (slots, cells, buckets), strict=False)
         ]
         if cells > len(self.arrays.cells) and self.cells:
@@ -704,4 +829,4 @@ class Phi:
         if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
             raise ValueError(f"the filter has room for {room}, which cannot be")
         self._grow(*room)
-        self.insert(keys, rewards, slots.astype(np.int64))
+        self._insert(keys, rewards, slots.astype(np.int64))

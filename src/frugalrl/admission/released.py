@@ -227,7 +227,7 @@ class ReleasedFilter:
     def nbytes(self) -> int:
         """Bytes of state; those that the warm-up is going to take are counted from the start."""
         if self._partition is None:
-            return WarmUp(self.settings.warmup_steps, len(self._bounds[0])).nbytes
+            return WarmUp(self.settings, len(self._bounds[0])).nbytes
         rewards = sum(cell.rewards.nbytes for cell in self._cells.values())
         return rewards + 16 * len(self._cells) + 8 * len(self._in_use)
 

@@ -85,7 +85,7 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
         dimensions: the d that is needed; 0 when any will do.
     """
     states, values = _numbers("observations", observations), _numbers("rewards", rewards)
-    if states.ndim != 2 or values.ndim != 1 or len(states) != len(values):
+    if states.ndim != 2 or values.shape != states.shape[:1]:
         raise ValueError(
             f"observations has shape {states.shape} and rewards {values.shape}; "
             "(n, dimensions) and (n,) are needed"
@@ -93,7 +93,7 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
     count, found = states.shape
     if found == 0:
         raise ValueError(f"observations has shape {states.shape}: there is nothing to observe")
-    if dimensions and found != dimensions:
+    if dimensions not in (0, found):
         raise ValueError(
             f"observations has {found} dimensions, but this filter has begun with {dimensions}"
         )
@@ -104,17 +104,17 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
 
 def _numbers(argument: str, values: ArrayLike) -> NDArray[Any]:
     """Give an array of real numbers; what only looks like them is refused."""
+    found = "something else"
     try:
         given = np.asarray(values)
-        kind = given.dtype.kind
-        if kind == "O" and not any(isinstance(value, str | bytes) for value in given.flat):
+        if given.dtype.kind in _REAL_NUMBERS:
+            return given
+        if given.dtype != object or any(isinstance(value, str | bytes) for value in given.flat):
+            found = f"of type {given.dtype}"
+        else:
             return given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(_complaint(argument, "something else")) from error
-    if kind not in _REAL_NUMBERS:
-        raise TypeError(_complaint(argument, f"of type {given.dtype}"))
-    return given
-
-
-def _complaint(argument: str, found: str) -> str:
-    return f"observations and rewards must be arrays of numbers, but {argument} is {found}"
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(
+        f"observations and rewards must be arrays of numbers, but {argument} is {found}"
+    )

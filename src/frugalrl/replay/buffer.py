@@ -615,7 +615,7 @@ class _Turn:
         self._buffer = buffer
 
     def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(False):
             raise RuntimeError(
                 "this buffer is in use by another thread; use it from one thread at a time, for "
                 "instance under a threading.Lock"
