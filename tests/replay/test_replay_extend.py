@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
+from replay_soundness import check_storage
 
 from frugalrl import FrugalFilter, RandomAdmit, ReplayBuffer
 
@@ -56,6 +57,19 @@ def test_extending_decides_as_adding_one_by_one(admission: str, limit: dict[str,
     assert np.array_equal(at_once.sample(50).slots, one_by_one.sample(50).slots)
     held = [len(b._storage.states) - b._storage.free_states for b in (at_once, one_by_one)]
     assert held[0] == held[1]
+
+
+@pytest.mark.parametrize("admission", FILTERS)
+def test_extending_leaves_no_more_idle_than_adding_one_by_one(admission: str) -> None:
+    columns = episodes(1500)
+    at_once, one_by_one = make(2000, admission), make(2000, admission)
+    at_once.extend(*columns)
+    for i in range(1500):
+        one_by_one.add(*(column[i] for column in columns))
+    assert at_once.nbytes <= 1.05 * one_by_one.nbytes
+    at_once.extend(*(column[:700] for column in columns))
+    assert at_once.stats.offered == 2200
+    check_storage(at_once._storage)
 
 
 def test_extending_by_nothing_is_no_error() -> None:

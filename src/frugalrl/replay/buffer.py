@@ -294,6 +294,8 @@ class ReplayBuffer:
                 block = [values[first : first + at_once] for values in columns]
                 stage = Stage(storage.layout, len(block[0]), is_sequence=True)
                 outcomes.append(self._add_rows(stage, block))
+            if self._budget is None:
+                storage.give_back()
         codes, slots = zip(*outcomes, strict=True)
         return Outcome(np.concatenate(codes), np.concatenate(slots))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,26 +12,14 @@ from numpy.typing import NDArray
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from, refuse_class
 from frugalrl.compiling import compiled
 
+if TYPE_CHECKING:
+    from frugalrl.replay.storage import Storage
+
 _LEAST_PRIORITY, _MOST_PRIORITY = 1e-100, 1e100
 """Priorities stay within these, whatever the errors and alpha: the sum of as many as there can be
 is finite, and so is the ratio of any two, while a transition can always be drawn."""
 _BLOCK = 64
 """Priorities whose sum is kept: few enough to walk through, and a draw walks through the sums."""
-
-
-class Slots(Protocol):
-    """What a sampler may ask about the storage."""
-
-    @property
-    def limit(self) -> int:
-        """One more than the highest slot ever occupied."""
-
-    @property
-    def dense(self) -> bool:
-        """Whether every slot below `limit` is occupied."""
-
-    def occupied(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which slots hold a transition."""
 
 
 @runtime_checkable
@@ -73,9 +61,17 @@ class Sampler(Protocol):
 
     @abstractmethod
     def draw(
-        self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
+        self, storage: Storage, generator: np.random.Generator, batches: int, size: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-        """Draw `batches * size` slots, and their importance weights unless all are 1."""
+        """Draw `batches * size` slots, and their importance weights unless all are 1.
+
+        Args:
+            storage: of which a sampler may ask `limit`, `dense` and `occupied`.
+            generator: the buffer's.
+            batches: how many to draw.
+            size: of each.
+            steps: environment steps so far.
+        """
 
     def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
         """Learn the temporal-difference errors of drawn transitions."""
@@ -100,16 +96,16 @@ class Uniform(Sampler):
     name: ClassVar[str] = "uniform"
 
     def draw(
-        self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
+        self, storage: Storage, generator: np.random.Generator, batches: int, size: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
         """Draw slots; those that turn out to be free are drawn again."""
         # A double has 53 random bits, so the bias is below 1e-7 for any possible buffer.
-        drawn = (generator.random(batches * size) * slots.limit).astype(np.int64)
-        if not slots.dense:
-            free = np.flatnonzero(~slots.occupied(drawn))
+        drawn = (generator.random(batches * size) * storage.limit).astype(np.int64)
+        if not storage.dense:
+            free = np.flatnonzero(~storage.occupied(drawn))
             while len(free):
-                drawn[free] = generator.random(len(free)) * slots.limit
-                free = free[~slots.occupied(drawn[free])]
+                drawn[free] = generator.random(len(free)) * storage.limit
+                free = free[~storage.occupied(drawn[free])]
         return drawn, None
 
     def __repr__(self) -> str:
@@ -222,7 +218,7 @@ class Prioritized(Sampler):
         return self.beta + (self.beta_final - self.beta) * min(1.0, steps / self.anneal_steps)
 
     def draw(
-        self, slots: Slots, generator: np.random.Generator, batches: int, size: int, steps: int
+        self, storage: Storage, generator: np.random.Generator, batches: int, size: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
         """Draw slots in proportion to priority, with their importance weights."""
         values, sums, least = self._parts

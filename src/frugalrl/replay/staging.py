@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.protocol import DROP, Decisions
+from frugalrl.admission.rows import all_finite
 from frugalrl.checks import nearest
-from frugalrl.compiling import compiled
 from frugalrl.replay.results import REFUSED, Outcome
 from frugalrl.replay.spaces import ACTION, Layout
 from frugalrl.replay.storage import (
@@ -204,16 +204,6 @@ class Stage:
         every.codes[self._is_finite] = codes
         every.slots[self._is_finite] = slots
         return every
-
-
-@compiled
-def all_finite(numbers: Any) -> bool:
-    """Tell whether all numbers of (n, k) are finite."""
-    for row in range(numbers.shape[0]):
-        for column in range(numbers.shape[1]):
-            if not np.isfinite(numbers[row, column]):
-                return False
-    return True
 
 
 def stage_columns(layout: Layout) -> int:

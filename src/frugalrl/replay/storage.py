@@ -191,6 +191,13 @@ class Storage:
             self.control[[FREE_SLOT, SLOTS_USED]] = -1, 0  # all count as never used
             self.resize_slots(0)
 
+    def give_back(self) -> None:
+        """Give back what rows might have needed and did not, beyond what growing leaves."""
+        states = grown(self.control.item(STATES_HELD))
+        if states < len(self.states):
+            self.resize_states(states)
+        self.resize_slots(min(len(self.slots), grown(self.limit)))
+
     def expect_environments(self, environments: int) -> None:
         """Remember the last state of at least so many environments."""
         missing = environments - len(self.last)
