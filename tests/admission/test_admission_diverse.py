@@ -30,14 +30,25 @@ def stream(seed: int, rows: int, dimensions: int) -> tuple[np.ndarray, np.ndarra
     capacity=st.integers(6, 40),
     run_length=st.integers(1, 9),
     tries=st.integers(1, 5),
+    newest_share=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+    longest_stay=st.sampled_from([0.5, 1.5, 3.0, 1e9]),
     first_steps=st.integers(5, 50),
     batch=st.integers(1, 60),
 )
 def test_it_decides_as_its_slow_twin(
-    seed: int, capacity: int, run_length: int, tries: int, first_steps: int, batch: int
+    seed: int,
+    capacity: int,
+    run_length: int,
+    tries: int,
+    newest_share: float,
+    longest_stay: float,
+    first_steps: int,
+    batch: int,
 ) -> None:
     observations, rewards = stream(seed, 160, 3)
-    arguments = {"run_length": run_length, "tries": tries, "first_steps": first_steps, "seed": seed}
+    arguments: dict[str, Any] = {"run_length": run_length, "tries": tries, "seed": seed}
+    arguments |= {"newest_share": newest_share, "longest_stay": longest_stay}
+    arguments["first_steps"] = first_steps
     fast, slow = frugalrl.DiverseFilter(**arguments), SlowDiverse(**arguments)
     fast.begin(None)
     free, row = list(range(capacity)), 0
@@ -62,9 +73,12 @@ def test_it_keeps_the_contract(arguments: dict[str, Any]) -> None:
     frugalrl.check_filter(lambda: frugalrl.DiverseFilter(**arguments))
 
 
-def test_rare_transitions_outlive_common_ones() -> None:
+@pytest.mark.parametrize(("newest_share", "least"), [(0.0, 150), (0.5, 100), (1.0, 20)])
+def test_rare_transitions_outlive_common_ones(newest_share: float, least: int) -> None:
     rng = np.random.default_rng(0)
-    f = frugalrl.DiverseFilter(run_length=5, first_steps=100)
+    f = frugalrl.DiverseFilter(
+        run_length=5, first_steps=100, newest_share=newest_share, longest_stay=99
+    )
     f.begin(None)
     where: dict[int, bool] = {}
     for step in range(5000):
@@ -75,7 +89,7 @@ def test_rare_transitions_outlive_common_ones() -> None:
         made = f.offer(observation, np.zeros(1), free)
         where[int(made.slots[0])] = is_rare
     assert len(where) == 300
-    assert sum(where.values()) > 150  # of 30 in a ring
+    assert sum(where.values()) > least  # of 30 in a ring
 
 
 def test_a_buffer_of_given_size_shares_states_as_a_ring_does(tmp_path: Any) -> None:
@@ -114,6 +128,8 @@ def test_a_buffer_of_given_size_shares_states_as_a_ring_does(tmp_path: Any) -> N
     [
         ({"run_length": 0}, "run_length=0 is out of range; use an integer from 1"),
         ({"tries": 1.5}, "tries=1.5 is no integer; use one from 1"),
+        ({"newest_share": 1.1}, "newest_share=1.1 is out of range; use a number from 0 to 1"),
+        ({"longest_stay": 0}, "longest_stay=0 is out of range; use a number above 0"),
         ({"seed": -1}, "seed=-1 is out of range; use an integer from 0"),
     ],
 )
@@ -129,6 +145,7 @@ def test_it_names_bad_arguments(arguments: dict[str, Any], complaint: str) -> No
         ("slots", np.array([10**9] * 20)),
         ("places", 3),
         ("divisor", 0),
+        ("written", np.zeros(3, np.int64)),
         ("rows", np.full((20, 4), np.nan)),
     ],
 )

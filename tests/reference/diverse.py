@@ -22,9 +22,19 @@ def mix(h: int) -> int:
 class SlowDiverse:
     """Takes one transition at a time; slots are given or chosen."""
 
-    def __init__(self, run_length: int, tries: int, first_steps: int, seed: int) -> None:
+    def __init__(
+        self,
+        run_length: int,
+        tries: int,
+        newest_share: float,
+        longest_stay: float,
+        first_steps: int,
+        seed: int,
+    ) -> None:
         self.run_length, self.tries, self.first_steps = run_length, tries, first_steps
-        self.random = seed
+        self.newest_share, self.longest_stay, self.random = newest_share, longest_stay, seed
+        self.clock = 0  # transitions taken
+        self.taken: dict[int, int] = {}  # by run, the clock when it was last written to or chosen
         self.first: list[tuple[int, np.ndarray]] = []
         self.numbers: dict[int, list[int]] = {}
         self.axes: list[tuple[int, float, float]] = []
@@ -45,6 +55,8 @@ class SlowDiverse:
             answer, slot = "replace", self.victim()
             self.numbers.pop(slot)
         self.limit = max(self.limit, slot + 1)
+        self.clock += 1
+        self.taken[slot // self.run_length] = self.clock
         if self.axes:
             self.numbers[slot] = self.numbers_of(row)
         else:
@@ -101,14 +113,23 @@ class SlowDiverse:
                 slot = self.run.pop(0)
                 if slot in self.numbers:
                     return slot
-            counts = Counter(self.key(slot) % self.places for slot in self.numbers)
-            least = 3.0
-            for _ in range(self.tries):
-                self.random = (self.random + 0x9E3779B97F4A7C15) % BITS
-                runs = (self.limit + self.run_length - 1) // self.run_length
-                first = mix(self.random) % runs * self.run_length
-                run = range(first, min(first + self.run_length, self.limit))
-                shares = [1 / counts[self.key(s) % self.places] for s in run if s in self.numbers]
-                rarity = sum(shares) / len(shares) if shares else 2.0
-                if rarity < least:
-                    least, self.run = rarity, list(run)
+            first = self.next_run() * self.run_length
+            self.taken[first // self.run_length] = self.clock
+            self.run = list(range(first, min(first + self.run_length, self.limit)))
+
+    def next_run(self) -> int:
+        runs = (self.limit + self.run_length - 1) // self.run_length
+        ages = [self.clock - self.taken.get(run, 0) for run in range(runs)]
+        if max(ages) > self.longest_stay * len(self.numbers):
+            return ages.index(max(ages))
+        counts = Counter(self.key(slot) % self.places for slot in self.numbers)
+        drawn = {}
+        for _ in range(self.tries):
+            self.random = (self.random + 0x9E3779B97F4A7C15) % BITS
+            run = mix(self.random) % runs
+            first = run * self.run_length
+            slots = range(first, min(first + self.run_length, self.limit))
+            shares = [1 / counts[self.key(s) % self.places] for s in slots if s in self.numbers]
+            is_new = ages[run] < int(self.newest_share * len(self.numbers))
+            drawn.setdefault(run, (sum(shares) / len(shares) if shares else 2.0) + 3.0 * is_new)
+        return min(drawn, key=lambda run: drawn[run])

@@ -6,7 +6,9 @@ given and the partition is as fine as the size allows.
 The class of a transition is its cell along the important dimensions together with its reward bin.
 Every transition is admitted. In a full buffer newcomers overwrite a run of neighbouring slots, one
 after another, and then another run: of a few drawn at random, the one whose transitions are least
-rare. Since whole runs go, the states that neighbours share go with them, and a transition takes
+rare. The newest transitions are left alone: a critic must know best what its policy does now, and
+rarity alone would make that go first. None stays for ever: what is drawn again and again is learnt
+by heart. Since whole runs go, the states that neighbours share go with them, and a transition takes
 hardly more bytes than in a ring.
 
 Of every slot five small numbers are kept: where its transition lies along at most four important
@@ -25,7 +27,7 @@ from frugalrl.admission.dimensions import important_dimensions
 from frugalrl.admission.partition import _mix as mix
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
 from frugalrl.admission.rows import Offer, all_finite, as_rows
-from frugalrl.checks import integer_from
+from frugalrl.checks import integer_from, is_positive, number_from
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ STEPS = 64
 """Steps into which the range of the first transitions is cut."""
 EMPTY, LEAST, MOST = -128, -127, 127
 """First number of a slot that holds nothing, and the least and the greatest of all others."""
+LEFT_ALONE = 3.0
+"""Added to the rarity of runs that are left alone, so that they go only if no other is drawn."""
 MOST_AT_EDGE = 0.02
 """Share of transitions with such a number from which on steps are made twice as wide."""
 
@@ -52,10 +56,20 @@ STATE = np.dtype(
         ("limit", "i8"),  # one more than the highest slot ever used
         ("first", "i8"),  # how many of the first transitions have come
         ("due", "i8"),  # newcomers until classes are made anew; 0 before the buffer is full
+        ("clock", "i8"),  # transitions written so far
         ("next", "i8"),  # the slot that is overwritten next
         ("left", "i8"),  # and how many slots of its run are left
     ]
 )
+
+
+class _Settings(NamedTuple):
+    """What compiled code knows of the arguments."""
+
+    run_length: int
+    tries: int
+    newest_share: float
+    longest_stay: float
 
 
 class _Known(NamedTuple):
@@ -72,6 +86,8 @@ class _Known(NamedTuple):
     counts: NDArray[np.int32]
     """(a power of two,) transitions by the hash of their class; empty before the buffer is full."""
     divisor: int
+    written: NDArray[np.int64]
+    """(runs,) the clock when a run was last written to."""
     state: NDArray[Any]
     """(1,) of `STATE`."""
 
@@ -86,6 +102,10 @@ class DiverseFilter:
         run_length: neighbouring slots that are overwritten one after another. Longer runs share
             more states, shorter ones choose more precisely.
         tries: runs that are drawn, of which the least rare goes; 1 overwrites at random.
+        newest_share: of the transitions held, so many of the newest are left alone. With 0 rarity
+            alone decides; the nearer to 1, the more the buffer is like a ring.
+        longest_stay: a run leaves when so many times more transitions have come since than are
+            held, however rare it is.
         first_steps: transitions from which important dimensions and ranges are learnt; fewer where
             the buffer is full before.
         seed: of the draws.
@@ -94,10 +114,23 @@ class DiverseFilter:
     name: ClassVar[str] = "diverse"
 
     def __init__(
-        self, *, run_length: int = 50, tries: int = 8, first_steps: int = 1_000, seed: int = 0
+        self,
+        *,
+        run_length: int = 50,
+        tries: int = 16,
+        newest_share: float = 0.5,
+        longest_stay: float = 8.0,
+        first_steps: int = 1_000,
+        seed: int = 0,
     ) -> None:
         self.run_length = integer_from("run_length", run_length, 1)
         self.tries = integer_from("tries", tries, 1)
+        self.newest_share = number_from(
+            "newest_share", newest_share, "a number from 0 to 1", lambda x: 0 <= x <= 1
+        )
+        self.longest_stay = number_from(
+            "longest_stay", longest_stay, "a number above 0", is_positive
+        )
         self.first_steps = integer_from("first_steps", first_steps, 1)
         self.seed = integer_from("seed", seed, 0)
         self._dimensions = 0
@@ -108,15 +141,19 @@ class DiverseFilter:
             numbers=np.empty((0, MOST_DIMENSIONS + 1), dtype=np.int8),
             counts=np.empty(0, dtype=np.int32),
             divisor=1,
+            written=np.empty(0, dtype=np.int64),
             state=np.zeros(1, dtype=STATE),
         )
         self._known.state["random"] = self.seed
+        self._settings = _Settings(
+            self.run_length, self.tries, self.newest_share, self.longest_stay
+        )
 
     def __repr__(self) -> str:
         return f"DiverseFilter({', '.join(f'{k}={v}' for k, v in self._arguments().items())})"
 
-    def _arguments(self) -> dict[str, int]:
-        names = "run_length", "tries", "first_steps", "seed"
+    def _arguments(self) -> dict[str, float]:
+        names = "run_length", "tries", "newest_share", "longest_stay", "first_steps", "seed"
         return {name: getattr(self, name) for name in names}
 
     # --- the protocol of a buffer -----------------------------------------------------------------
@@ -153,7 +190,7 @@ class DiverseFilter:
             offer = self._offer = Offer(rows, free)
         if not offer.is_decided:
             self._prepare(offer.slots)
-            decide(self._known, self.run_length, self.tries, rows, offer.slots, offer.answer)
+            decide(self._known, self._settings, rows, offer.slots, offer.answer)
         return offer.decisions()
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
@@ -162,7 +199,7 @@ class DiverseFilter:
         offer = Offer(rows, np.array([slot], dtype=np.int64))
         self._prepare(offer.slots)
         if self._known.numbers[slot, 0] == EMPTY:
-            decide(self._known, 1, 1, rows, offer.slots, offer.answer)
+            decide(self._known, self._settings, rows, offer.slots, offer.answer)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
@@ -178,7 +215,9 @@ class DiverseFilter:
             numbers = np.zeros((rows, MOST_DIMENSIONS + 1), dtype=np.int8)
             numbers[:, 0] = EMPTY
             numbers[: len(known.numbers)] = known.numbers
-            known = known._replace(numbers=numbers)
+            written = np.zeros(-(-rows // self.run_length), dtype=np.int64)
+            written[: len(known.written)] = known.written
+            known = known._replace(numbers=numbers, written=written)
         is_full = len(slots) == 0 and state["held"] > 0
         if not len(known.axes) and (is_full or state["first"] == self.first_steps):
             known = _with_axes(known)
@@ -210,6 +249,7 @@ class DiverseFilter:
             "numbers": known.numbers.copy(),
             "places": len(known.counts),
             "divisor": known.divisor,
+            "written": known.written.copy(),
             "state": {name: known.state[name].copy() for name in STATE.names or ()},
         }
 
@@ -227,6 +267,7 @@ class DiverseFilter:
         numbers = np.array(state["numbers"], dtype=np.int8)
         rows, slots = np.asarray(state["rows"]), np.asarray(state["slots"])
         places, divisor = int(state["places"]), int(state["divisor"])
+        written = np.array(state["written"], dtype=np.int64)
         is_fitted, first = bool(len(axes)), int(record["first"][0])
         _require(numbers.ndim == 2 and numbers.shape[1] == MOST_DIMENSIONS + 1, "numbers")
         is_held = numbers[:, 0] != EMPTY
@@ -243,6 +284,7 @@ class DiverseFilter:
         _require(slots.shape == (first,) and bool(in_range.all()), "slots")
         _require(places & (places - 1) == 0 and 0 <= places <= 2 * len(numbers), "places")
         _require(1 <= divisor <= MOST + 1, "divisor")
+        _require(written.shape == (-(-len(numbers) // made.run_length),), "written")
         _require(not is_held[max(int(record["limit"][0]), 0) :].any(), "state")
         _require(0 <= record["limit"][0] <= len(numbers), "state")
         _require(
@@ -255,7 +297,12 @@ class DiverseFilter:
             known.rows[:first], known.slots[:first] = rows, slots
         counts = _count(numbers, divisor, places)
         made._known = known._replace(
-            axes=axes, numbers=numbers, counts=counts, divisor=divisor, state=record
+            axes=axes,
+            numbers=numbers,
+            counts=counts,
+            divisor=divisor,
+            written=written,
+            state=record,
         )
         return made
 
@@ -373,7 +420,7 @@ def clear(known: Any, slot: Any) -> None:
 
 
 @compiled
-def _write(known: Any, slot: Any, observation: Any, reward: Any) -> None:
+def _write(known: Any, run_length: Any, slot: Any, observation: Any, reward: Any) -> None:
     """Put a transition into a slot that is empty."""
     state = known.state[0]
     known.numbers[slot, :] = 0
@@ -384,6 +431,8 @@ def _write(known: Any, slot: Any, observation: Any, reward: Any) -> None:
         known.rows[state["first"], -1] = reward
         known.slots[state["first"]] = slot
         state["first"] += 1
+    state["clock"] += 1
+    known.written[slot // run_length] = state["clock"]
     state["held"] += 1
     state["limit"] = max(state["limit"], slot + 1)
     if len(known.counts) > 0:
@@ -411,9 +460,9 @@ def _rarity(known: Any, first: Any, run_length: Any) -> Any:
 
 
 @compiled
-def _next_victim(known: Any, run_length: Any, tries: Any) -> Any:
+def _next_victim(known: Any, settings: Any) -> Any:
     """Slot that a newcomer overwrites; there must be one that holds something."""
-    state = known.state[0]
+    state, run_length = known.state[0], settings.run_length
     runs = (state["limit"] + run_length - 1) // run_length
     while True:
         while state["left"] > 0:
@@ -422,18 +471,32 @@ def _next_victim(known: Any, run_length: Any, tries: Any) -> Any:
             state["left"] -= 1
             if slot < state["limit"] and known.numbers[slot, 0] != EMPTY:
                 return slot
-        least = 3.0
-        for _ in range(tries):
-            first = _draw(state, runs) * run_length
-            rarity = _rarity(known, first, run_length)
-            if rarity < least:
-                least = rarity
-                state["next"] = first
-        state["left"] = run_length
+        run = _next_run(known, settings, runs)
+        known.written[run] = state["clock"]
+        state["next"], state["left"] = run * run_length, run_length
 
 
 @compiled
-def decide(known: Any, run_length: Any, tries: Any, rows: Any, free: Any, answer: Any) -> None:
+def _next_run(known: Any, settings: Any, runs: Any) -> Any:
+    """Choose the run that goes next: one that stayed too long, or the least rare of those drawn."""
+    state = known.state[0]
+    oldest = np.argmin(known.written[:runs])
+    if state["clock"] - known.written[oldest] > settings.longest_stay * state["held"]:
+        return oldest
+    old = state["clock"] - np.int64(settings.newest_share * state["held"])
+    least, chosen = np.inf, oldest
+    for _ in range(settings.tries):
+        run = np.int64(_draw(state, runs))
+        rarity = _rarity(known, run * settings.run_length, settings.run_length)
+        if known.written[run] > old:
+            rarity += LEFT_ALONE
+        if rarity < least:
+            least, chosen = rarity, run
+    return chosen
+
+
+@compiled
+def decide(known: Any, settings: Any, rows: Any, free: Any, answer: Any) -> None:
     """Decide about rows, up to where the filter has to make room or classes anew first."""
     state, codes, slots = known.state[0], answer[0], answer[1]
     row = taken = 0
@@ -450,8 +513,8 @@ def decide(known: Any, run_length: Any, tries: Any, rows: Any, free: Any, answer
         elif state["due"] == 0:
             break
         else:
-            codes[row], slots[row] = REPLACE, _next_victim(known, run_length, tries)
+            codes[row], slots[row] = REPLACE, _next_victim(known, settings)
             clear(known, slots[row])
-        _write(known, slots[row], rows[row, :-1], rows[row, -1])
+        _write(known, settings.run_length, slots[row], rows[row, :-1], rows[row, -1])
         row += 1
     codes[-1], slots[-1] = row, -1
