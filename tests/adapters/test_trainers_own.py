@@ -108,13 +108,13 @@ def test_the_script_swaps_buffers_and_tells_what_is_expected(tmp_path, capsys):
         "                policy_kwargs=dict(net_arch=[4]))\n"
         "    assert type(model.learn(20).replay_buffer).__name__ == 'Swapped'\n"
         "    assert model.replay_buffer.stats.offered == 20\n"
-        "def test_buffer_dtypes(): assert False\n"
         "def test_else(): assert False\n"
         "def test_deselected(): assert False\n"
     )
+    (tests / "test_buffers.py").write_text("def test_buffer_dtypes(): assert False\n")
     assert trainers_own.main([str(tmp_path), "--", "-k", "not deselected"]) == 1
     said = capsys.readouterr().out
     assert "2 failed, 1 passed" in said
     assert "unexpected, twice: tests/test_run.py::test_else" in said
-    assert "expected: test_buffer_dtypes reads `observations`" in said
+    assert "expected: test_buffers.py::test_buffer_dtypes reads `observations`" in said
     assert "test_save_load_replay_buffer" not in said
