@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from frugalrl.admission.owner import Owner
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
+
+if TYPE_CHECKING:
+    from frugalrl.admission.protocol import Floats, Slots
 
 _STEPS = 600
 _DIMENSIONS = 3
@@ -28,12 +30,7 @@ class _CheckingOwner(Owner):
         """All decisions, and what is stored in the end, oldest first."""
         return self.log, list(self.row_in_slot.items())
 
-    def decisions(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def decisions(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Ask the filter, and check what it says as far as that can be seen from here."""
         with _no_writing("offer"):
             made = self.admission.offer(observations, rewards, free)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box
     from numpy.typing import NDArray
 
+    from frugalrl.admission.protocol import Floats, Slots
+
 
 class _Memoryless:
     """A filter whose decisions depend on no stored transition."""
@@ -20,7 +22,7 @@ class _Memoryless:
     def begin(self, observation_space: Box | None) -> None:
         """Need nothing of the space."""
 
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Need nothing of the slot."""
 
     def forget(self, slot: int) -> None:
@@ -32,13 +34,14 @@ class _Memoryless:
         return 0
 
     @staticmethod
-    def _take_slots(wanted: NDArray[np.bool_], free: NDArray[np.int64]) -> Decisions:
+    def _take_slots(wanted: NDArray[np.bool_], free: Slots) -> Decisions:
         """Give the wanted rows free slots in order, stopping at the first that finds none."""
         codes = wanted.astype(np.int8)  # DROP and STORE are 0 and 1
         rows = wanted.nonzero()[0]
         if len(rows) > len(free):
             codes = codes[: rows[len(free)] + 1]
-        slots = np.full(len(codes), -1, dtype=np.int64)
+        slots = np.empty(len(codes), dtype=np.int64)
+        slots.fill(-1)
         slots[rows[: len(free)]] = free[: len(rows)]
         return Decisions(codes, slots)
 
@@ -48,12 +51,7 @@ class AdmitAll(_Memoryless):
 
     name: ClassVar[str] = "all"
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Store every row."""
         rows = min(len(rewards), len(free) + 1)
         codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
@@ -94,12 +92,7 @@ class RandomAdmit(_Memoryless):
         self._generator = np.random.Generator(self._bits)
         self._anything_offered = False
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Store each row with probability `rate`; the very first always, so there is a batch."""
         wanted = self._generator.random(len(rewards)) < self.rate
         if not self._anything_offered and len(wanted):

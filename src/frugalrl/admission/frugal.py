@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box
     from numpy.typing import ArrayLike, NDArray
 
+    from frugalrl.admission.protocol import Floats, Slots
     from frugalrl.admission.rows import Rows
 
 _NO_SLOTS = np.empty(0, dtype=np.int64)
@@ -335,12 +336,7 @@ class FrugalFilter:
             f"this filter already decides for a {self._owner}; make a new FrugalFilter"
         )
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
         rows = as_rows(observations, rewards, self._dimensions)
         if self._owner != "buffer" or not self._dimensions:
@@ -370,7 +366,7 @@ class FrugalFilter:
                 fitted.offer, offer.released, fitted.given_up = offer, fitted.given_up, None
             self._stage = fitted
 
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
         stage = self._stage
         if isinstance(stage, WarmUp):

@@ -13,6 +13,8 @@ from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, D
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from frugalrl.admission.protocol import Floats, Slots
+
 
 class Owner:
     """Offers rows to a filter and carries out what it decides, knowing only which row is where.
@@ -67,8 +69,8 @@ class Owner:
         return slots[np.argsort(self._row_in[slots])]
 
     def add(
-        self, observations: NDArray[np.floating], rewards: NDArray[np.floating]
-    ) -> tuple[NDArray[np.int8], NDArray[np.int64], list[int]]:
+        self, observations: Floats, rewards: Floats
+    ) -> tuple[NDArray[np.int8], Slots, list[int]]:
         """Offer (n, d) observations with (n,) rewards, all finite, in order.
 
         Returns:
@@ -105,12 +107,7 @@ class Owner:
         slots[~is_left] = -1
         return codes, slots, released
 
-    def decisions(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def decisions(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Ask the filter."""
         return self.admission.offer(observations, rewards, free)
 

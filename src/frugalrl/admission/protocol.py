@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.floating]
+    Slots = NDArray[np.int64]
+
 DROP = 0
 """The transition is not kept."""
 STORE = 1
@@ -22,10 +25,10 @@ class Decisions(NamedTuple):
 
     codes: NDArray[np.int8]
     """(k,) `DROP`, `STORE` or `REPLACE` for each decided row."""
-    slots: NDArray[np.int64]
+    slots: Slots
     """(k,) the slot to write: taken from `free` for `STORE` (-1 when `free` had run out, which
     ends the call), the stored slot to overwrite for `REPLACE`, -1 for `DROP`."""
-    released: NDArray[np.int64] | None = None
+    released: Slots | None = None
     """Usually None. Otherwise stored slots, of earlier rows or of these, that the filter has given
     up and forgotten: the owner frees them once it has written these rows."""
 
@@ -54,12 +57,7 @@ class AdmissionFilter(Protocol):
     def begin(self, observation_space: Box | None) -> None:
         """Learn the (flat) observation space before the first transition; None when unknown."""
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order.
 
         Args:
@@ -72,7 +70,7 @@ class AdmissionFilter(Protocol):
             slot or where a warm-up ends, but at least 1; the owner offers the rest again.
         """
 
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a `STORE` that had no slot, now that the owner has made one free."""
 
     def forget(self, slot: int) -> None:

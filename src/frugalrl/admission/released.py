@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box
     from numpy.typing import ArrayLike, NDArray
 
+    from frugalrl.admission.protocol import Floats, Slots
+
 
 @compiled
 def released_density(
@@ -139,12 +141,7 @@ class ReleasedFilter:
             )
         self._bounds = bounds
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
         rows = as_rows(observations, rewards, len(self._bounds[0]))
         if not len(self._bounds[0]):
@@ -213,7 +210,7 @@ class ReleasedFilter:
             self._add(partition, state, reward, slot)
         self._partition, self._seen = partition, []
 
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot."""
         if slot not in self._in_use:
             row = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))[0]
