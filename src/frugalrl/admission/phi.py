@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.density_kernels import bucket_mass, make_rule, mass
-from frugalrl.admission.partition import cell_key, cell_keys
+from frugalrl.admission.partition import cell_key
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.compiling import compiled
 
@@ -636,15 +636,35 @@ def _density(phi: Any, partition: Any, rules: Any, row: Any) -> Any:
 
 
 @compiled
-def _insert_rows(phi: Any, keys: Any, rewards: Any, places: Any, row: Any) -> Any:
-    """Store rewards from `row` on in these slots; gives the row for which there is no room."""
-    while row < len(rewards):
-        cell = find_cell(phi.cells, keys[row])
-        if places[row] >= len(phi.slots) or not prepare(phi, cell, rewards[row]):
-            break
-        insert(phi, cell, keys[row], places[row], rewards[row])
-        row += 1
-    return row
+def _insert_one(phi: Any, key: Any, reward: Any, slot: Any) -> bool:
+    """Store a reward as the youngest of the cell with this key; False when there is no room."""
+    cell = find_cell(phi.cells, key)
+    has_room = slot < len(phi.slots) and prepare(phi, cell, reward)
+    if has_room:
+        insert(phi, cell, key, slot, reward)
+    return bool(has_room)
+
+
+@compiled
+def _insert_all(phi: Any, keys: Any, rewards: Any, places: Any, i: Any) -> Any:
+    """Store rewards from one on in these slots; gives the first for which there is no room."""
+    while i < len(places) and _insert_one(phi, keys[i], rewards[i], places[i]):
+        i += 1
+    return i
+
+
+@compiled
+def _put(
+    slots: Any, cells: Any, buckets: Any, state: Any,
+    partition: Any, rules: Any, rows: Any, places: Any, i: Any,
+) -> Any:  # fmt: skip
+    """Store rows from one on in these slots; gives the first for which there is no room."""
+    phi, rule = Arrays(slots, cells, buckets, state), rules[0]
+    while i < len(places) and _insert_one(
+        phi, cell_key(partition, rows[i]), _scaled(rule, rows[i]), places[i]
+    ):
+        i += 1
+    return i
 
 
 def longer(array: NDArray[Any], length: int) -> NDArray[Any]:
@@ -735,23 +755,15 @@ class Phi:
                 break
             taken = int(offer.answer[1, -1])
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
-        if self.given_up is offer.given_up:
+        if status == DONE and self.given_up is offer.given_up:
             self.given_up = None
         return bool(status == DONE)
 
     def put(self, rows: Rows, slots: NDArray[np.int64]) -> None:
         """Store rows without asking whether they are new."""
-        with np.errstate(over="ignore"):
-            rewards = np.clip(rows[:, -1] / self.scale, -FURTHEST, FURTHEST)
-        self._insert(cell_keys(self.partition, rows), rewards, slots)
-
-    def _insert(
-        self, keys: NDArray[np.uint64], rewards: NDArray[np.float64], slots: NDArray[np.int64]
-    ) -> None:
-        """Store rewards in cells with these keys, in order."""
-        row = 0
-        while (row := _insert_rows(self.arrays, keys, rewards, slots, row)) < len(rewards):
-            self._make_room(int(slots[row]))
+        i = 0
+        while (i := _put(*self.arrays, self.partition, self.rules, rows, slots, i)) < len(slots):
+            self._make_room(int(slots[i]))
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
@@ -829,4 +841,6 @@ class Phi:
         if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
             raise ValueError(f"the filter has room for {room}, which cannot be")
         self._grow(*room)
-        self._insert(keys, rewards, slots.astype(np.int64))
+        places, i = slots.astype(np.int64), 0
+        while (i := _insert_all(self.arrays, keys, rewards, places, i)) < len(places):
+            self._make_room(int(places[i]))
