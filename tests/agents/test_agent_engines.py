@@ -7,18 +7,23 @@ import pytest
 from agent_cases import CASES, D, learner_state, make, make_batch
 
 
-def check_equal(ours, theirs):
-    """Check states to rounding.
+def check_equal(ours, theirs, close=1e-5):
+    """Check states to rounding, averages of gradients to a share ``close`` of their largest.
 
-    Adam divides a gradient by its size, so one that is only rounding still moves its parameter by
-    up to the learning rate: gradients are compared one by one, parameters as a whole.
+    Both engines compute in float32 (rounding 6e-8) without cancellation, in different orders:
+    these averages differ by up to 1e-6, whether actions saturate or not, and 1e-5 leaves room for
+    other processors' matrix products. Adam divides a gradient by its size, so one that is only
+    rounding still moves its parameter by up to the learning rate (1e-3): single parameters are
+    compared with that, and closely as a whole.
     """
     for name, value in ours.items():
         np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-3, err_msg=name)
         scale = np.abs(value).max()
         assert np.abs(value - theirs[name]).mean() < 1e-5 * max(1, scale), name
         if name.endswith(("first", "second")):
-            np.testing.assert_allclose(value / scale, theirs[name] / scale, atol=1e-3)
+            np.testing.assert_allclose(
+                value / scale, theirs[name] / scale, atol=close, err_msg=name
+            )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -30,7 +35,9 @@ def test_engines_agree(case):
         results = [agent.update(batch) for agent in (fused, jax)]
     ours, theirs = learner_state(fused), learner_state(jax)
     assert ours["updates"] == theirs["updates"] == 6
-    check_equal(ours, theirs)
+    # LaBER divides by a row's error: the smaller a difference is, the more its rounding counts.
+    large = fused.settings.sampler == "large_batch"
+    check_equal(ours, theirs, close=1e-3 if large else 1e-5)
     for name, value in results[0].metrics.items():
         assert value == pytest.approx(results[1].metrics[name], rel=1e-4, abs=1e-5), name
     errors = [result.td_errors for result in results]
@@ -55,20 +62,20 @@ def test_engines_agree_on_discounts_of_several_steps(case):
     assert (learner_state(plain)["critics"] != learner_state(fused)["critics"]).any()
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("net_arch", [(7,), (9, 5, 6)])
 @pytest.mark.parametrize("case", ["sac", "sac-sde", "td3"])
-def test_engines_agree_for_any_depth(case, net_arch, seed):
+def test_engines_agree_for_any_depth(case, net_arch):
     fused, jax = (make(case, engine=engine, net_arch=net_arch) for engine in ("fused", "jax"))
-    batch = make_batch(fused, updates=4, seed=seed)
-    # Small observations keep actions away from one, where the last bit of tanh is all that is left
-    # of its slope: with 0.3 the entropy coefficients of the first of these batches differed in the
-    # fifth digit on one machine and not on another.
-    batch.observations *= np.float32(0.1)
-    batch.next_observations *= np.float32(0.1)
-    for agent in (fused, jax):
-        agent.update(batch)
-    check_equal(learner_state(fused), learner_state(jax))
+    start = learner_state(fused)
+    for seed in range(8):
+        batch = make_batch(fused, updates=4, seed=seed)
+        if seed % 2:  # so large that many actions are one to the last bit
+            batch.observations *= np.float32(4)
+            batch.next_observations *= np.float32(4)
+        for agent in (fused, jax):
+            agent.load_state_dict(agent.state_dict() | {"learner": start})
+            agent.update(batch)
+        check_equal(learner_state(fused), learner_state(jax))
 
 
 @pytest.mark.parametrize("case", ["sac", "sac-sde", "td3"])

@@ -13,37 +13,40 @@ from frugalrl.agents.fused.scratch import Scratch
 from frugalrl.agents.state import EPSILON, LOG_STD_MAX, LOG_STD_MIN, SDE_MEAN_BOUND, Floats
 
 HALF_LOG_TWO_PI = np.float32(0.5 * math.log(2 * math.pi))
-HALF, TWO = np.float32(0.5), np.float32(2)
+HALF, TWO, FOUR = np.float32(0.5), np.float32(2), np.float32(4)
 
 
 @compiled
-def tanh_slope(action: np.float32) -> np.float32:
-    """Return 1 - action**2 without the rounding of a square near one, where actions saturate."""
-    return (ONE - action) * (ONE + action)
+def tanh_slope(unbounded: np.float32) -> np.float32:
+    """Return 1 - tanh(unbounded)**2, to rounding also where tanh is nearly one."""
+    small = np.float32(np.exp(-TWO * abs(unbounded)))
+    return FOUR * small / ((ONE + small) * (ONE + small))
 
 
 @compiled
-def sample_gaussian(outputs: Floats, noise: Floats, actions: Floats, log_prob: Floats) -> None:
-    """Draw actions (n, a) and log-probabilities from means and log stds (n, 2a)."""
-    a = actions.shape[1]
-    for i in range(actions.shape[0]):
+def sample_gaussian(
+    outputs: Floats, noise: Floats, actions: Floats, log_prob: Floats, scratch: Scratch
+) -> None:
+    """Draw actions (n, a), their slopes and log-probabilities from means and log stds (n, 2a)."""
+    n, a = actions.shape
+    for i in range(n):
         total = ZERO
         for j in range(a):
             log_std = min(max(outputs[i, a + j], LOG_STD_MIN), LOG_STD_MAX)
-            action = np.tanh(outputs[i, j] + np.exp(log_std) * noise[i, j])
-            actions[i, j] = action
+            unbounded = outputs[i, j] + np.exp(log_std) * noise[i, j]
+            actions[i, j] = np.tanh(unbounded)
+            scratch.slopes[i, j] = tanh_slope(unbounded)
             total -= HALF * noise[i, j] * noise[i, j] + log_std + HALF_LOG_TWO_PI
-            total -= np.log(tanh_slope(action) + EPSILON)
+            total -= np.log(scratch.slopes[i, j] + EPSILON)
         log_prob[i] = total
 
 
 @compiled
 def unsquashed_gradient(
-    action: np.float32, weight: np.float32, action_gradient: np.float32
+    action: np.float32, slope: np.float32, weight: np.float32, action_gradient: np.float32
 ) -> np.float32:
     """Go back through tanh, both the action's way and its log-determinant's."""
-    rest = tanh_slope(action)
-    return weight * TWO * action * rest / (rest + EPSILON) + action_gradient * rest
+    return weight * TWO * action * slope / (slope + EPSILON) + action_gradient * slope
 
 
 @compiled
@@ -55,7 +58,9 @@ def gaussian_gradient(
     weight = np.float32(ent_coef / n)
     for i in range(n):
         for j in range(a):
-            gradient = unsquashed_gradient(actions[i, j], weight, scratch.action_gradients[i, j])
+            gradient = unsquashed_gradient(
+                actions[i, j], scratch.slopes[i, j], weight, scratch.action_gradients[i, j]
+            )
             scratch.output_gradients[i, j] = gradient
             log_std = outputs[i, a + j]
             within = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
@@ -77,7 +82,7 @@ def draw_matrix(log_std: Floats, noise: Floats, scratch: Scratch) -> None:
 def sample_sde(
     means: Floats, latent: Floats, actions: Floats, log_prob: Floats, scratch: Scratch
 ) -> None:
-    """Draw actions (n, a) with the exploration matrix in scratch, and log-probabilities."""
+    """Do ``sample_gaussian`` with means (n, a) and the exploration matrix in scratch."""
     n, a = actions.shape
     squares, deviation, variance = scratch.squares[:n], scratch.deviation[:n], scratch.variance[:n]
     for i in range(n):
@@ -90,11 +95,11 @@ def sample_sde(
         for j in range(a):
             variance[i, j] += EPSILON
             mean = min(max(means[i, j], -SDE_MEAN_BOUND), SDE_MEAN_BOUND)
-            action = np.tanh(mean + deviation[i, j])
-            actions[i, j] = action
+            actions[i, j] = np.tanh(mean + deviation[i, j])
+            scratch.slopes[i, j] = tanh_slope(mean + deviation[i, j])
             spread = variance[i, j]
             total -= HALF * (deviation[i, j] * deviation[i, j] / spread + np.log(spread))
-            total -= HALF_LOG_TWO_PI + np.log(tanh_slope(action) + EPSILON)
+            total -= HALF_LOG_TWO_PI + np.log(scratch.slopes[i, j] + EPSILON)
         log_prob[i] = total
 
 
@@ -114,7 +119,9 @@ def sde_gradient(
     spreading = np.empty((n, a), np.float32)  # gradient of its variance
     for i in range(n):
         for j in range(a):
-            gradient = unsquashed_gradient(actions[i, j], weight, scratch.action_gradients[i, j])
+            gradient = unsquashed_gradient(
+                actions[i, j], scratch.slopes[i, j], weight, scratch.action_gradients[i, j]
+            )
             mean = means[i, j]
             within = (mean > -SDE_MEAN_BOUND) & (mean < SDE_MEAN_BOUND)
             scratch.output_gradients[i, j] = gradient if within else ZERO

@@ -53,7 +53,7 @@ def sample(
         latent = hidden_layer(network, len(network.sizes) - 2, rows)
         sample_sde(outputs, latent, actions, log_prob, scratch)
     else:
-        sample_gaussian(outputs, noise, actions, log_prob)
+        sample_gaussian(outputs, noise, actions, log_prob, scratch)
 
 
 @compiled

@@ -38,6 +38,7 @@ class Scratch(NamedTuple):
     inputs: Floats  # (m, d + a) observations and actions
     outputs: Floats  # (m, actor outputs)
     actions: Floats  # (m, a) next actions, then (n, a) of the policy now
+    slopes: Floats  # (m, a) of tanh there
     log_prob: Floats  # (m,)
     q: Floats  # (critics, m)
     targets: Floats  # (m,)
@@ -100,6 +101,7 @@ def make_scratch(spec: Spec, m: int) -> Scratch:
         inputs=aligned(m, both),
         outputs=aligned(m, actor[-1]),
         actions=aligned(m, a),
+        slopes=aligned(m, a),
         log_prob=aligned(m),
         q=aligned(settings.critics, m),
         targets=aligned(m),

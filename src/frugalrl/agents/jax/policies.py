@@ -14,9 +14,9 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 def squash(unbounded: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return tanh of actions (n, a), and its log-determinant (n,)."""
-    actions = jnp.tanh(unbounded)
-    # 1 - actions**2 would round away what is left of it where actions saturate
-    return actions, jnp.log((1 - actions) * (1 + actions) + EPSILON).sum(-1)
+    # This is 1 - tanh**2, which as a difference would be all rounding where actions saturate.
+    slopes = 4 * jax.nn.sigmoid(2 * unbounded) * jax.nn.sigmoid(-2 * unbounded)
+    return jnp.tanh(unbounded), jnp.log(slopes + EPSILON).sum(-1)
 
 
 def sample_gaussian(head: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
