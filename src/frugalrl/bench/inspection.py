@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,15 +66,7 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         "size": len(buffer),
         "bytes": buffer.nbytes,
         "filter_bytes": int(buffer.admission.nbytes),
-        "stats": {
-            "offered": stats.offered,
-            "stored": stats.stored,
-            "replaced": stats.replaced,
-            "dropped": stats.dropped,
-            "evicted": stats.evicted,
-            "rejected_nonfinite": stats.rejected_nonfinite,
-            "acceptance_rate": stats.acceptance_rate,
-        },
+        "stats": asdict(stats) | {"acceptance_rate": stats.acceptance_rate},
         "rewards": _spread(stored.rewards),
         "acceptance": acceptance(read_rows(directory.metrics)),
     }

@@ -74,54 +74,36 @@ def published(name: str, env: str, algo: str = "") -> Row | None:
 
 def misprints() -> list[Misprint]:
     """List every derived entry of the paper that its own row contradicts."""
-    found = [*_check_full(), *_check_laber()]
+    found = [
+        *_recomputed("full", "baseline", "Comparison with SAC and TD3"),
+        *_recomputed("laber", "laber", "Comparison with LaBER"),
+    ]
     return [entry for entry in found if entry.kind != "agrees"]
 
 
-def _check_full() -> Iterator[Misprint]:
-    for row in _table("full"):
+def _recomputed(name: str, other: str, where: str) -> Iterator[Misprint]:
+    """Judge every derived entry of a table that compares FAC with another method."""
+    full = {(row["benchmark"], row["algorithm"]): row for row in _table("full")}
+    for row in _table(name):
         label = f"{row['benchmark']} ({row['algorithm']})"
-        number = {key: float(value) for key, value in row.items() if _is_number(value)}
-        gain = measures.convergence_gain(number["cp_baseline"], number["cp_fac"])
-        cut = measures.buffer_cut(number["buffer_baseline"], number["buffer_fac"])
-        change = measures.reward_change(number["reward_baseline"], number["reward_fac"])
-        efficiency = measures.sample_efficiency(
-            number["reward_baseline"],
-            number["buffer_baseline"],
-            number["reward_fac"],
-            number["buffer_fac"],
+        points, rewards = (
+            (float(row[f"{what}_{other}"]), float(row[f"{what}_fac"])) for what in ("cp", "reward")
         )
-        where = "Comparison with SAC and TD3"
-        yield _judge(where, label, "Delta CP", row["delta_cp_percent"], gain)
-        yield _judge(where, label, "buffer cut", row["buffer_cut_percent"], cut)
-        yield _judge(where, label, "Delta R", row["delta_reward_percent"], change)
-        yield _judge(where, label, "P", row["sample_efficiency_P"], efficiency)
-
-
-def _check_laber() -> Iterator[Misprint]:
-    sizes = {(row["benchmark"], row["algorithm"]): row for row in _table("full")}
-    for row in _table("laber"):
-        label = f"{row['benchmark']} ({row['algorithm']})"
-        number = {key: float(value) for key, value in row.items() if _is_number(value)}
-        size = sizes[row["benchmark"], row["algorithm"]]
-        gain = measures.convergence_gain(number["cp_laber"], number["cp_fac"])
-        change = measures.reward_change(number["reward_laber"], number["reward_fac"])
         # LaBER's buffer is the baseline's: the paper says so below the table.
-        efficiency = measures.sample_efficiency(
-            number["reward_laber"],
-            float(size["buffer_baseline"]),
-            number["reward_fac"],
-            float(size["buffer_fac"]),
-        )
-        where = "Comparison with LaBER"
+        both = full[row["benchmark"], row["algorithm"]]
+        sizes = float(both["buffer_baseline"]), float(both["buffer_fac"])
+        gain = measures.convergence_gain(*points)
         yield _judge(where, label, "Delta CP", row["delta_cp_percent"], gain)
+        if "buffer_cut_percent" in row:
+            cut = measures.buffer_cut(*sizes)
+            yield _judge(where, label, "buffer cut", row["buffer_cut_percent"], cut)
+        change = measures.reward_change(*rewards)
         entry = _judge(where, label, "Delta R", row["delta_reward_percent"], change)
-        shifted = measures.translate_rewards(number["reward_laber"], number["reward_fac"])
-        if entry.kind == "misprint" and (
-            _kind(entry.printed, measures.reward_change(*shifted)) == "agrees"
-        ):
+        shifted = measures.reward_change(*measures.translate_rewards(*rewards))
+        if entry.kind == "misprint" and _kind(entry.printed, shifted) == "agrees":
             entry = replace(entry, kind="translated")
         yield entry
+        efficiency = measures.sample_efficiency(rewards[0], sizes[0], rewards[1], sizes[1])
         yield _judge(where, label, "P", row["sample_efficiency_P"], efficiency)
 
 

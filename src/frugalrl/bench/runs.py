@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +76,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """Give the run as JSON values."""
-        return {
-            "env": self.env,
-            "algo": self.algo,
-            "method": self.method,
-            "seed": self.seed,
-            "steps": self.steps,
-            "settings": dict(self.settings),
-            "needs": self.needs,
-            "label": self.label,
-            "warmup_steps": self.warmup_steps,
-            "source": self.source,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Run:
