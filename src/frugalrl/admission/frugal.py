@@ -204,7 +204,8 @@ def _take_rows(
         if row_in[free[i]] != 0:
             return SLOT_TAKEN
     for i in range(decided):
-        rows[first + i] = new[i]
+        for j in range(rows.shape[1]):  # to copy a row at once takes a second more to compile
+            rows[first + i, j] = new[i, j]
         answer[0, i], answer[1, i] = STORE if stores else DROP, -1
     for i in range(placed):
         row_in[free[i]] = first + i + 1
