@@ -324,7 +324,8 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
 
 def test_a_comparison_ends_in_a_table(make_results: MakeResults) -> None:
     lines = result_lines(summarize(read_results(make_results(several_tasks()))))
-    heads = ["seeds", "reward", "vs", "baseline", "transitions", "buffer", "training"]
+    heads = ["seeds", "reward", "vs", "baseline", "second", "half"]
+    heads += ["transitions", "buffer", "training"]
     assert lines[0].split() == heads
     assert lines[1].startswith("Pendulum-v1 (SAC): baseline")
     assert len({len(line) for line in lines[1:21]}) <= 2  # columns stand below each other
