@@ -152,7 +152,7 @@ def test_a_run_whose_node_dies_goes_on_on_another(cluster, tmp_path):
 
 def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
     # Slow enough not to be done before the signal on a busy machine.
-    slow = make_suite("baseline", seconds=0.02, steps=1_000, extra=["checkpoint_every=50"])
+    slow = make_suite("baseline", seconds=0.02, steps=400, extra=["checkpoint_every=50"])
     (run,) = expand(slow)
     stop = Watch(lambda: bool(checkpoints(tmp_path)), lambda: os.kill(os.getpid(), signal.SIGINT))
     with RayTasks(tmp_path) as backend:

@@ -225,22 +225,37 @@ def _accompany(process: subprocess.Popen[bytes], copy: RunCopy) -> int:
     """Copy to storage what the process writes, until it ends."""
     pushed = time.monotonic()
     try:
-        while process.poll() is None:
-            time.sleep(_POLL)
-            if copy.has_new_checkpoint or time.monotonic() - pushed > _PUSH_EVERY:
-                pushed = time.monotonic()
-                # What cannot be copied now is copied next time; only the end has to succeed.
-                with contextlib.suppress(OSError):
-                    copy.push()
-    except KeyboardInterrupt:
-        # The grid was told to stop. The process saves a checkpoint, which is copied like others.
-        process.terminate()
-        return process.wait()
+        with _told_to_stop() as is_told:
+            while process.poll() is None and not is_told():
+                time.sleep(_POLL)
+                if copy.has_new_checkpoint or time.monotonic() - pushed > _PUSH_EVERY:
+                    pushed = time.monotonic()
+                    # What cannot be copied now is copied next time; only the end has to succeed.
+                    with contextlib.suppress(OSError):
+                        copy.push()
+            if is_told():
+                # The process saves a checkpoint, which is copied like others.
+                process.terminate()
+            return process.wait()
     except BaseException:
         process.kill()
         process.wait()
         raise
-    return process.returncode
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[Callable[[], bool]]:
+    """Note that Ray cancels the task, instead of raising an error.
+
+    Ray interrupts the main thread, wherever it is: where errors are ignored, such as in a
+    finalizer, an error would be lost, and the run go on.
+    """
+    told: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda signum, frame: told.append(signum))
+    try:
+        yield lambda: bool(told)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _push_at_last(push: Callable[[], None], tries: int = 4) -> None:
