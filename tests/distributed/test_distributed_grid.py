@@ -121,11 +121,13 @@ def test_a_run_whose_node_dies_goes_on_on_another(cluster, tmp_path):
     other = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
 
     def kill_its_node() -> None:
-        # Other processes may have left theirs, so the newest is this run's.
-        scratch = max(Path("/tmp").glob("frugalrl-run-*"), key=lambda path: path.stat().st_mtime)
-        worker = int(scratch.name.split("-")[2])
-        raylet = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
-        (node,) = [n for n in (first, other) if n.all_processes["raylet"][0].process.pid == raylet]
+        # Of all scratch directories, those of other tests and of processes now gone among them,
+        # the one whose owner is a worker of one of the two nodes.
+        raylets = {n.all_processes["raylet"][0].process.pid: n for n in (first, other)}
+        owners = {int(path.name.split("-")[2]) for path in Path("/tmp").glob("frugalrl-run-*")}
+        stats = [path for pid in owners if (path := Path(f"/proc/{pid}/stat")).exists()]
+        parents = {int(path.read_text().rpartition(")")[2].split()[1]) for path in stats}
+        (node,) = [raylets[pid] for pid in parents if pid in raylets]
         cluster.remove_node(node, allow_graceful=False)
 
     watch = Watch(lambda: bool(checkpoints(tmp_path)), kill_its_node)
