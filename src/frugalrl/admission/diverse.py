@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Box
     from numpy.typing import NDArray
 
+    from frugalrl.admission.protocol import Floats, Slots
+
 CLASS_SIZE = 4
 """Transitions that there are to a class, about."""
 MOST_DIMENSIONS = 4
@@ -87,7 +89,7 @@ class _Known(NamedTuple):
     """(a power of two,) transitions by the hash of their class; empty before the buffer is full."""
     divisor: int
     written: NDArray[np.int64]
-    """(runs,) the clock when a run was last written to."""
+    """(runs,) the clock when a run was last written to or chosen."""
     state: NDArray[Any]
     """(1,) of `STATE`."""
 
@@ -173,12 +175,7 @@ class DiverseFilter:
             slots=np.zeros(self.first_steps, dtype=np.int64),
         )
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
         rows = as_rows(observations, rewards, self._dimensions)
         if not all_finite(rows):
@@ -193,7 +190,7 @@ class DiverseFilter:
             decide(self._known, self._settings, rows, offer.slots, offer.answer)
         return offer.decisions()
 
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
         rows = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
         offer = Offer(rows, np.array([slot], dtype=np.int64))
