@@ -98,7 +98,8 @@ def test_a_killed_process_leaves_no_lock_behind(tmp_path, number):
         "DirectoryLock(sys.argv[1]).acquire()\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path), str(number or 0)], check=False)
+    words = [sys.executable, "-c", code, str(tmp_path), str(number or 0)]
+    assert subprocess.run(words, check=False).returncode == -9  # it had the lock when it died
     lock = DirectoryLock(tmp_path)
     lock.acquire(wait=5)
     lock.release()
