@@ -61,6 +61,15 @@ def test_parameters_change_a_method() -> None:
     assert methods.split_variant("fac@epsilon=0.1,mu=70") == ("fac", {"epsilon": "0.1", "mu": "70"})
 
 
+def test_the_filter_for_a_given_size_takes_parameters_too():
+    method = methods.find_method("diverse@newest_share=0,tries=8,share=0.05")
+    assert method.settings["diverse_newest_share"] == 0.0
+    assert method.settings["diverse_tries"] == 8
+    for name in ("fac@tries=8", "diverse@epsilon=0.1", "small@tries=8"):
+        with pytest.raises(BenchError, match="has no filter to change"):
+            methods.find_method(name)
+
+
 def test_the_default_value_is_the_method_itself() -> None:
     assert methods.variant_name("fac", "eta", 100_000) == "fac"
     assert methods.variant_name("fac", "eta", 10_000) == "fac@eta=10000"

@@ -89,14 +89,14 @@ def main(arguments: list[str]) -> int:
 
 def _time(run: Run) -> dict[str, Any]:
     from frugalrl.bench.worker import train_config
-    from frugalrl.training.config import resolve
+    from frugalrl.training.config import OF_A_FILTER, resolve
     from frugalrl.training.environments import find_environment
     from frugalrl.training.runner import train
 
     plain = {
         name: value
         for name, value in run.settings.items()
-        if name != "admission" and not name.startswith("fac_")
+        if name != "admission" and not name.startswith(OF_A_FILTER)
     }
     resolved = resolve(train_config(replace(run, settings=plain), {}, None)).config
     by_steps = isinstance(resolved.train_freq, int)

@@ -1,8 +1,8 @@
 """The methods compared: what each changes in a run, how it is called and drawn.
 
-A method's name may carry parameters after an `@`: of the filter (`fac@epsilon=0.1,mu=70`), of the
-buffer (`small@share=0.05,eviction=random`), or the method that a control is made to match
-(`small@of=fac-paper`).
+A method's name may carry parameters after an `@`: of the filter (`fac@epsilon=0.1,mu=70`,
+`diverse@newest_share=0,tries=8`), of the buffer (`small@share=0.05,eviction=random`), or the method
+that a control is made to match (`small@of=fac-paper`).
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ _RENAMED = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """A hyper-parameter of the filter, by the paper's symbol."""
+    """A hyper-parameter of a filter; FAC's go by the paper's symbols."""
 
     name: str
     setting: str
@@ -180,6 +180,18 @@ PARAMETERS: dict[str, Parameter] = {
         Parameter("warmup", "fac_warmup", "keep", "what happens to the warm-up's transitions"),
     )
 }
+
+_OF_DIVERSE: dict[str, Parameter] = {
+    parameter.name: parameter
+    for parameter in (
+        Parameter("run_length", "diverse_run_length", 50, "neighbours overwritten together"),
+        Parameter("tries", "diverse_tries", 16, "runs drawn, of which the least rare goes"),
+        Parameter("newest_share", "diverse_newest_share", 0.5, "share that is left alone"),
+        Parameter("longest_stay", "diverse_longest_stay", 8.0, "stay at the most, in buffers"),
+    )
+}
+
+_OF_FILTERS = {**PARAMETERS, **_OF_DIVERSE}
 
 # Parameters of any method, whatever its filter.
 _OF_BUFFER = {
@@ -252,10 +264,10 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
     for key, text in split_variant(name)[1].items():
         if not text:
             raise BenchError(f"{key!r} is no parameter=value, in method {name}")
-        if key in PARAMETERS:
-            if method.settings.get("admission") != "fac":
+        if key in _OF_FILTERS:
+            setting = {_OF_FILTERS[key].setting: _parse(key, text)}
+            if next(iter(setting)).partition("_")[0] != method.settings.get("admission"):
                 raise BenchError(f"method {name!r}: {method.name} has no filter to change {key} of")
-            setting = {PARAMETERS[key].setting: _parse(key, text)}
             made = replace(made, settings={**made.settings, **setting}, color=PLAIN_COLOR)
             words.append(f"{key} {text}")
         elif key == "share":
@@ -273,7 +285,7 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             made = replace(made, source=source.name)
             words.append(f"as {source.label}")
         else:
-            raise unknown("parameter", key, [*PARAMETERS, *_OF_BUFFER])
+            raise unknown("parameter", key, [*_OF_FILTERS, *_OF_BUFFER])
     shown = ", ".join(words)
     return replace(made, label=f"{method.label}, {shown}", about=f"{method.about}; {shown}")
 
@@ -299,7 +311,7 @@ def _with_share(method: Method, text: str) -> Method:
 
 
 def _parse(parameter: str, text: str) -> Any:
-    default = PARAMETERS[parameter].default
+    default = _OF_FILTERS[parameter].default
     if isinstance(default, str):
         return text
     try:

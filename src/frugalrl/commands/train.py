@@ -102,6 +102,7 @@ def _with_real_defaults() -> type[Arguments]:
 
 
 def _defaults_of_open_settings() -> dict[str, str]:
+    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
     from frugalrl.training.console import concerns
     from frugalrl.training.presets import defaults
@@ -120,8 +121,10 @@ def _defaults_of_open_settings() -> dict[str, str]:
         else:
             values = list(algorithms)
         texts[name] = f"preset, else {', '.join(values)}"
-    for name, value in FrugalFilter().settings.to_json().items():
-        texts[f"fac_{name}"] = _text(value)
+    for made in (FrugalFilter(), DiverseFilter()):
+        for name, value in made.state_dict()["settings"].items():
+            if f"{made.name}_{name}" in texts:
+                texts[f"{made.name}_{name}"] = _text(value)
     return texts
 
 

@@ -154,6 +154,16 @@ class TrainConfig:
     """The warm-up's transitions are all kept, filtered when it ends, or only looked at."""
     fac_reward_scale: float | str | None = None
     """Rewards are divided by this; auto: their standard deviation in the warm-up."""
+    diverse_run_length: int | None = None
+    """Neighbouring transitions that admission diverse overwrites one after another."""
+    diverse_tries: int | None = None
+    """Runs of neighbours that are drawn, of which the least rare goes."""
+    diverse_newest_share: float | None = None
+    """This share of the transitions held, the newest, is left alone."""
+    diverse_longest_stay: float | None = None
+    """What is rare goes too when so many times more transitions have come than are held."""
+    diverse_first_steps: int | None = None
+    """Transitions from which important dimensions and ranges are learnt."""
     random_rate: float = 0.4
     """Share that admission random keeps."""
 
@@ -297,6 +307,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
 }
 _ADMISSIONS = ("none", "fac", "diverse", "random")
+OF_A_FILTER = ("fac_", "diverse_")
+"""What the settings of a filter begin with: its name as an admission."""
 WARMUP_STEPS = 10_000
 """How long `FrugalFilter` looks on, unless told otherwise."""
 
@@ -448,15 +460,17 @@ def _check_relations(config: TrainConfig) -> None:
             f"batch_size={config.batch_size} is more than can ever be stored "
             f"({what}={room}); use batch_size <= {room}"
         )
-    if config.admission != "fac" and isinstance(config.admission, str):
+    if isinstance(config.admission, str):
         given = [name for name in filter_fields() if getattr(config, name) is not None]
         if config.fac_paper:
             given.insert(0, "fac_paper")
-        if given:
-            raise ConfigError(
-                f"{given[0]}={getattr(config, given[0])!r} has no effect with "
-                f"admission={config.admission!r}; use admission='fac' (--admission fac)"
-            )
+        for name in given:
+            owner = name.partition("_")[0]
+            if owner != config.admission:
+                raise ConfigError(
+                    f"{name}={getattr(config, name)!r} has no effect with "
+                    f"admission={config.admission!r}; use admission={owner!r} (--admission {owner})"
+                )
 
 
 def filter_notes(config: TrainConfig) -> list[str]:
@@ -481,17 +495,17 @@ def filter_notes(config: TrainConfig) -> list[str]:
 
 
 def filter_fields() -> list[str]:
-    """List the settings that are `FrugalFilter`'s arguments."""
+    """List the settings that are arguments of a filter; they begin with the filter's name."""
     names = [field.name for field in dataclasses.fields(TrainConfig)]
-    return [name for name in names if name.startswith("fac_") and name != "fac_paper"]
+    return [name for name in names if name.startswith(OF_A_FILTER) and name != "fac_paper"]
 
 
 def filter_arguments(config: TrainConfig) -> dict[str, Any]:
-    """Give the `fac_` settings that were set, as `FrugalFilter`'s arguments."""
+    """Give the settings of the filter that were set, as its arguments."""
     arguments = {
-        name.removeprefix("fac_"): getattr(config, name)
+        name.removeprefix(f"{config.admission}_"): getattr(config, name)
         for name in filter_fields()
-        if getattr(config, name) is not None
+        if name.startswith(f"{config.admission}_") and getattr(config, name) is not None
     }
     bounds = arguments.get("bounds")
     if isinstance(bounds, str) and bounds != "auto":
@@ -518,17 +532,16 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
         return AdmitAll()
     if config.admission == "random":
         return RandomAdmit(rate=config.random_rate, seed=seed)
-    if config.admission == "diverse":
-        from frugalrl.admission.diverse import DiverseFilter
-
-        return DiverseFilter(seed=seed)
+    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
 
-    make = FrugalFilter.paper if config.fac_paper else FrugalFilter
     try:
+        if config.admission == "diverse":
+            return DiverseFilter(seed=seed, **filter_arguments(config))
+        make = FrugalFilter.paper if config.fac_paper else FrugalFilter
         return make(**filter_arguments(config))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"a --fac setting cannot work: {error}") from None
+        raise ConfigError(f"a --{config.admission} setting cannot work: {error}") from None
 
 
 def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConfig:
@@ -539,9 +552,14 @@ def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConf
         return dataclasses.replace(config, admission="none")
     if type(given) is RandomAdmit:
         return dataclasses.replace(config, admission="random", random_rate=given.rate)
+    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
 
-    if type(given) is FrugalFilter:
-        settings = {f"fac_{name}": value for name, value in given.settings.to_json().items()}
-        return dataclasses.replace(config, admission="fac", **settings)
-    return config
+    if type(given) not in (DiverseFilter, FrugalFilter):
+        return config
+    settings: dict[str, Any] = {
+        f"{given.name}_{name}": value for name, value in given.state_dict()["settings"].items()
+    }
+    settings.pop("diverse_seed", None)  # the run draws its own
+    settings["admission"] = given.name
+    return dataclasses.replace(config, **settings)

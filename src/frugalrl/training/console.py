@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from frugalrl.training.config import Resolved
+from frugalrl.training.config import OF_A_FILTER, Resolved
 
 if TYPE_CHECKING:
     from frugalrl.training.session import TrainResult
@@ -175,7 +175,7 @@ def configuration_lines(resolved: Resolved) -> list[str]:
             continue
         if name == "buffer_size" and config.buffer_bytes is not None:
             continue
-        if name.startswith("fac_") and admission != "fac":
+        if name.startswith(OF_A_FILTER) and not name.startswith(f"{admission}_"):
             continue
         if name == "action_noise_std" and config.action_noise == "none":
             continue
