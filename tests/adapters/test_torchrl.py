@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
+import torchrl.data
 from gymnasium.spaces import Box
 from tensordict import TensorDict
 from torchrl.collectors import Collector
@@ -289,7 +290,20 @@ def test_samplers_of_sequences_are_refused(sampler):
     buffer = TensorDictReplayBuffer(
         storage=LazyTensorStorage(50), writer=FrugalWriter(**REPLACE), sampler=sampler(slice_len=2)
     )
-    with pytest.raises(ValueError, match=f"{sampler.__name__} draws sequences"):
+    with pytest.raises(ValueError, match=f"{sampler.__name__} reads the neighbours"):
+        buffer.extend(transitions(10))
+    assert len(buffer) == 0
+
+
+@pytest.mark.skipif(not hasattr(torchrl.data, "HERReplayBuffer"), reason="of later versions")
+@pytest.mark.parametrize("name", ["Sequence", "HERReplayBuffer"])
+def test_what_reads_neighbours_of_a_drawn_index_is_refused(name):
+    parts = {"storage": LazyTensorStorage(50), "writer": FrugalWriter(**REPLACE), "batch_size": 4}
+    if name == "Sequence":
+        buffer = TensorDictReplayBuffer(sample_unit=torchrl.data.Sequence(4), **parts)
+    else:
+        buffer = torchrl.data.HERReplayBuffer(lambda batch: batch["next", "reward"], **parts)
+    with pytest.raises(ValueError, match=f"{name} reads the neighbours"):
         buffer.extend(transitions(10))
     assert len(buffer) == 0
 
@@ -301,6 +315,33 @@ def test_a_filtered_warmup_is_refused_with_priorities(monkeypatch):
     with pytest.raises(ValueError, match='warmup="keep"'):
         buffer.extend(transitions(5))
     assert len(buffer) == 0
+
+
+@pytest.mark.parametrize("on_equivalent", ["replace", "discard"])
+def test_priorities_are_those_of_what_is_stored(on_equivalent):
+    try:
+        sampler = PrioritizedSampler(200, alpha=0.7, beta=0.5)
+    except RuntimeError as error:
+        pytest.skip(f"TorchRL's compiled part does not load: {error}")
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(200),
+        sampler=sampler,
+        writer=FrugalWriter(**{**REPLACE, "on_equivalent": on_equivalent}),
+        priority_key="td_error",
+        batch_size=32,
+    )
+    held = None
+    for step in range(20):
+        buffer.extend(transitions(30, step))
+        batch = buffer.sample()
+        held = batch if step == 1 else held
+        for drawn in (batch, held) if step == 10 else (batch,):
+            drawn["td_error"] = torch.rand(32)
+            buffer.update_tensordict_priority(drawn)
+    assert buffer.writer.stats.stored < buffer.writer.stats.offered
+    priorities = torch.tensor([sampler._sum_tree[index] for index in range(200)])
+    assert (priorities[: len(buffer)] > 0).all()
+    assert (priorities[len(buffer) :] == 0).all()
 
 
 def test_indices_stay_where_they_are_when_the_warmup_ends():

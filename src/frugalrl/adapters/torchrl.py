@@ -27,13 +27,20 @@ from frugalrl.state_io import load_state, save_state
 
 try:
     import torch
+    import torchrl.data
     from tensordict import TensorDictBase, is_tensor_collection
-    from torchrl.data import PrioritizedSampler, SliceSampler, Storage, Writer
+    from torchrl.data import PrioritizedSampler, Storage, Writer
 
     from frugalrl.adapters._tensors import rows_of, with_arrays, with_tensors
 except ImportError as error:
     raise install_hint("torchrl", "TorchRL", error) from error
 
+# Older versions lack some of these.
+_READ_NEIGHBOURS = tuple(
+    getattr(torchrl.data, name)
+    for name in ("SliceSampler", "Sequence", "HERReplayBuffer")
+    if hasattr(torchrl.data, name)
+)
 NestedKey = str | tuple[str, ...]
 _STATE_KIND, _STATE_VERSION = "torchrl-writer", 2
 
@@ -154,14 +161,16 @@ class FrugalWriter(KeepsLedger, Writer):
             )
         settings = getattr(self.admission, "settings", None)
         for buffer in self._storage._attached_entities_iter():
-            sampler = buffer.sampler
-            if isinstance(sampler, SliceSampler):
-                raise ValueError(
-                    f"{type(sampler).__name__} draws sequences of steps, and admission may have "
-                    "dropped some of them; use RandomSampler, SamplerWithoutReplacement or "
-                    "PrioritizedSampler"
-                )
-            if isinstance(sampler, PrioritizedSampler) and (
+            # Sequences come from a sampler, or from what a drawn index is expanded into.
+            for reader in (buffer.sampler, getattr(buffer, "_sample_unit", None), buffer):
+                if isinstance(reader, _READ_NEIGHBOURS):
+                    raise ValueError(
+                        f"{type(reader).__name__} reads the neighbours of a transition in time, "
+                        "and admission may have dropped them; use RandomSampler, "
+                        "SamplerWithoutReplacement or PrioritizedSampler in a "
+                        "TensorDictReplayBuffer of single transitions"
+                    )
+            if isinstance(buffer.sampler, PrioritizedSampler) and (
                 getattr(settings, "warmup", "keep") == "filter"
             ):
                 raise ValueError(
