@@ -1,10 +1,10 @@
 """Thin an offline dataset: keep one of every set of equivalent transitions.
 
-    python examples/offline_dataset.py
+    python examples/offline_dataset.py [--minari NAME]
 
-The data have Minari's form (episodes with one observation more than steps), made on the spot from
-random steps; `minari.load_dataset(...).iterate_episodes()` gives the same. Out come the flat arrays
-that d3rlpy, D4RL and others read. Needs nothing but the core.
+The data have Minari's form (episodes with one observation more than steps): a dataset of Minari's
+that is on disk, or one made on the spot from random steps, which needs nothing but the core. Out
+come the flat arrays that d3rlpy, D4RL and others read.
 """
 
 from __future__ import annotations
@@ -74,13 +74,21 @@ def thin(data: dict[str, np.ndarray], **arguments: Any) -> np.ndarray:
     )
     frugal.admit(states, rewards)
     kept = frugal.admit(states, rewards)
-    print(f"important dimensions {list(frugal.important_dimensions_)}, {frugal.cells:,} cells")
+    print(f"important dimensions {frugal.important_dimensions_.tolist()}, {frugal.cells:,} cells")
     return kept
 
 
-def main(env_id: str = "MountainCarContinuous-v0", steps: int = 20_000) -> dict[str, np.ndarray]:
-    """Make a dataset, thin it and say what is left."""
-    data = flatten(random_episodes(env_id, steps))
+def main(
+    env_id: str = "MountainCarContinuous-v0", steps: int = 20_000, dataset: str | None = None
+) -> dict[str, np.ndarray]:
+    """Make a dataset, or read one of Minari's; thin it and say what is left."""
+    if dataset is None:
+        episodes = random_episodes(env_id, steps)
+    else:
+        import minari
+
+        episodes = list(minari.load_dataset(dataset).iterate_episodes())
+    data = flatten(episodes)
     kept = thin(data)
     thinned = {name: values[kept] for name, values in data.items()}
     before = sum(values.nbytes for values in data.values())
@@ -93,5 +101,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env-id", default="MountainCarContinuous-v0")
     parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--minari", metavar="NAME", help="a dataset on disk to read instead")
     options = parser.parse_args()
-    main(options.env_id, options.steps)
+    main(options.env_id, options.steps, options.minari)
