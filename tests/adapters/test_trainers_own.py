@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import numpy as np
 import pytest
-import trainers_own
 from gymnasium import spaces
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
@@ -98,23 +100,39 @@ def test_normalised_samples_are_the_plain_buffers():
         assert theirs is ours or theirs.equal(ours)
 
 
-def test_the_script_swaps_buffers_and_tells_what_is_expected(tmp_path, capsys):
-    tests = tmp_path / "tests"
-    tests.mkdir()
-    (tests / "test_run.py").write_text(
+def test_the_script_swaps_buffers_and_tells_what_is_expected(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    trainers_own = importlib.import_module("trainers_own")
+    tests = tmp_path / "trainer-1.0" / "tests"
+    tests.mkdir(parents=True)
+    (tests / "test_save_load.py").write_text(
+        "import pytest\n"
         "from stable_baselines3 import SAC\n"
         "def test_sac():\n"
         "    model = SAC('MlpPolicy', 'Pendulum-v1', learning_starts=5, buffer_size=50,\n"
         "                policy_kwargs=dict(net_arch=[4]))\n"
         "    assert type(model.learn(20).replay_buffer).__name__ == 'Swapped'\n"
         "    assert model.replay_buffer.stats.offered == 20\n"
-        "def test_else(): assert False\n"
+        "@pytest.mark.parametrize('name', ['observations', 'rewards'])\n"
+        "def test_save_load_replay_buffer(name):\n"
+        "    raise AttributeError(f'has no {name!r} by row and environment')\n"
+        "def test_warn_buffer(): pass\n"
+        "class TestElse:\n"
+        "    def test_else(self): assert 1 == 2\n"
         "def test_deselected(): assert False\n"
     )
-    (tests / "test_buffers.py").write_text("def test_buffer_dtypes(): assert False\n")
-    assert trainers_own.main([str(tmp_path), "--", "-k", "not deselected"]) == 1
+    out = tmp_path / "own.json"
+    asked = [str(tests.parent), "-k", "not deselected", "--out", str(out)]
+    assert trainers_own.main(asked) == 1
     said = capsys.readouterr().out
-    assert "2 failed, 1 passed" in said
-    assert "unexpected, twice: tests/test_run.py::test_else" in said
-    assert "expected: test_buffers.py::test_buffer_dtypes reads `observations`" in said
-    assert "test_save_load_replay_buffer" not in said
+    assert "test_save_load.py::TestElse::test_else: assert 1 == 2" in said
+    unexpected = [line for line in said.splitlines() if line.startswith("unexpected: ")]
+    assert [line.split(": test_save_load.py::")[1] for line in unexpected] == [
+        "test_save_load_replay_buffer[rewards]",
+        "TestElse::test_else",
+        "test_warn_buffer is refused no longer",
+    ]
+    page = out.with_suffix(".md").read_text()
+    assert "| trainer-1.0/test_save_load.py | 2 | 1 | 0 | 1 | 3 |" in page
+    assert "| test_save_load.py::test_save_load_replay_buffer | reads `observations` by" in page
+    assert "test_buffer_dtypes" not in page
