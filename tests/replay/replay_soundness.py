@@ -10,14 +10,14 @@ from frugalrl.replay.storage import COUNT, COUNT_BITS, FLAG_BITS, NEWER, NEXT, O
 CONTROL = (
     "HELD", "OLDEST", "YOUNGEST", "FREE_SLOT", "SLOTS_USED", "STATES_HELD", "FREE_STATE",
     "STATES_USED", "RUN_NEXT", "RUN_LEFT", "OFFERED", "REFUSED", "STORED", "REPLACED", "DROPPED",
-    "EVICTED",
+    "EVICTED", "CAPACITY", "RUN",
 )  # fmt: skip
 
 
 def check_storage(storage: Storage) -> None:
     """Fail unless every list is whole and every count is right."""
     control = {name: int(storage.control[getattr(places, name)]) for name in CONTROL}
-    assert len(storage.control) == len(CONTROL)
+    assert len(storage.control) == len(CONTROL) + len(storage.last)
     held = follow(storage, control["OLDEST"], NEWER)
     assert held[::-1] == follow(storage, control["YOUNGEST"], OLDER)
     assert len(held) == control["HELD"] == len(storage) <= storage.capacity

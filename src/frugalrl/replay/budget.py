@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from frugalrl.replay.storage import grown
 
 if TYPE_CHECKING:
-    from frugalrl.admission.protocol import AdmissionFilter
-    from frugalrl.replay.samplers import Sampler
-    from frugalrl.replay.storage import Storage
+    from frugalrl.replay.buffer import ReplayBuffer
 
 _FEWEST = 4
 """Transitions for which there must be room at the least."""
 _RESERVE_SHARE = 8
 """One byte in so many of the filter's is kept back for its growth."""
-
-
 _AMPLE_STATES = 4
 """Free states from which on a transition may take a slot of its own. It needs two; the others are
 for those that overwrite, which may give back fewer states than they take."""
@@ -31,43 +26,29 @@ class ByteBudget:
 
     Args:
         limit: most bytes.
-        storage: whose memory grows and shrinks.
-        admission: whose memory is as large as it is.
-        sampler: whose memory follows the slots.
-        nbytes: counts all bytes.
-        evict: removes a transition everywhere.
+        buffer: that is kept within them.
 
     Raises:
         ValueError: the limit leaves no room for a handful of transitions.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        storage: Storage,
-        admission: AdmissionFilter,
-        sampler: Sampler,
-        nbytes: Callable[[], int],
-        evict: Callable[[], object],
-    ) -> None:
+    def __init__(self, limit: int, buffer: ReplayBuffer) -> None:
         self._limit = limit
-        self._storage = storage
-        self._admission = admission
-        self._sampler = sampler
-        self._nbytes = nbytes
-        self._evict = evict
+        self._buffer = buffer
+        self._storage = storage = buffer._storage
         fewest = min(_FEWEST, storage.capacity)
-        needed = limit - self._spare() + sampler.nbytes_for(fewest)
+        needed = limit - self._spare() + buffer.sampler.nbytes_for(fewest)
         needed += fewest * (storage.slot_bytes + 2 * storage.state_bytes)
-        if not len(storage) and needed > limit:
+        if needed > limit:
             raise ValueError(
                 f"capacity_bytes={limit} has no room for {fewest} transitions beside the filter's "
-                f"{admission.nbytes} bytes; use at least {needed}"
+                f"{buffer.admission.nbytes} bytes; use at least {needed}"
             )
 
     def _spare(self) -> int:
         """Bytes that may be allocated; some are kept back for the growth of the filter."""
-        return self._limit - self._nbytes() - int(self._admission.nbytes) // _RESERVE_SHARE
+        kept_back = int(self._buffer.admission.nbytes) // _RESERVE_SHARE
+        return self._limit - self._buffer._count_bytes() - kept_back
 
     def make_room(self) -> bool:
         """See to it that one more transition, with two states of its own, can be written.
@@ -92,7 +73,7 @@ class ByteBudget:
                 raise self._too_small()
             if storage.free_states >= 2:
                 return False
-            self._evict()
+            self._buffer._evict()
 
     def settle(self) -> None:
         """Give back bytes if the filter has grown into those of the storage.
@@ -100,27 +81,27 @@ class ByteBudget:
         Raises:
             ValueError: the filter leaves nothing.
         """
-        storage = self._storage
-        while (excess := self._nbytes() - self._limit) > 0:
+        storage, buffer = self._storage, self._buffer
+        while (excess := buffer._count_bytes() - self._limit) > 0:
             if storage.free_states * storage.state_bytes >= excess:
                 storage.resize_states(len(storage.states) - -(-excess // storage.state_bytes))
             elif len(storage):
-                self._evict()
+                buffer._evict()
             else:
                 storage.trim()
-                self._sampler.resize(len(storage.slots))
-                if self._nbytes() > self._limit:
+                buffer.sampler.resize(len(storage.slots))
+                if buffer._count_bytes() > self._limit:
                     raise self._too_small()
 
     def _too_small(self) -> ValueError:
         return ValueError(
             f"capacity_bytes={self._limit} has no room for a single transition beside the filter's "
-            f"{self._admission.nbytes} bytes"
+            f"{self._buffer.admission.nbytes} bytes"
         )
 
     def _grow_slots(self) -> bool:
         """Allocate more slots if any fit."""
-        storage, sampler = self._storage, self._sampler
+        storage, sampler = self._storage, self._buffer.sampler
         rows = len(storage.slots)
         spare = self._spare() + sampler.nbytes
         step = grown(rows) - rows

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces.utils import flatten_space
 from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
@@ -31,15 +32,13 @@ from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
 from frugalrl.replay.samplers import SAMPLERS, Sampler, make_sampler
 from frugalrl.replay.spaces import (
-    WORD,
     describe_space,
     fields_from,
-    flat_space,
     make_layout,
     restore_space,
     same_space,
 )
-from frugalrl.replay.staging import Stage, in_order, in_rows, stage_columns
+from frugalrl.replay.staging import Stage, in_order, in_rows
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.state_io import StateFileError, load_state, save_state
 
@@ -109,54 +108,28 @@ class ReplayBuffer:
         )
         rows = integer_from("environments", environments, 1)
         number = integer_from("seed", seed, 0)
-        # A stream of its own, so that batches are drawn alike whatever is evicted.
-        victims = np.random.Generator(np.random.PCG64(np.random.SeedSequence([number, 1])))
         refuse_class("admission", admission)
         if admission is None:
             admission = AdmitAll()
         if not isinstance(admission, AdmissionFilter):
             raise TypeError(f"admission={admission!r} is no filter; see frugalrl.AdmissionFilter")
-        drawing = make_sampler(sampler)
-        admission.begin(flat_space(observation_space))  # from now on it knows its bytes
-        self._assemble(
-            (observation_space, action_space),
-            Storage(layout, most, rows, victims if eviction == "random" else None),
-            Stage(layout, rows),
-            admission,
-            drawing,
-            np.random.Generator(np.random.PCG64(number)),
-            most_bytes,
-        )
-        drawing.begin()  # last, so that a sampler is free again if the limit was refused
-
-    def _assemble(
-        self,
-        spaces: tuple[Any, Any],
-        storage: Storage,
-        stage: Stage,
-        admission: AdmissionFilter,
-        sampler: Sampler,
-        generator: np.random.Generator,
-        capacity_bytes: int | None,
-    ) -> None:
-        """Put the parts together."""
-        self.observation_space, self.action_space = spaces
-        self.capacity_bytes = capacity_bytes
-        storage.expect_environments(stage.rows)
-        self._storage = storage
-        self._stage = stage
+        self._sampler = make_sampler(sampler)
+        flat: Any = flatten_space(observation_space)
+        admission.begin(flat)  # from now on it knows its bytes
         self._admission = admission
-        self._sampler = sampler
-        self._generator = generator
+        self.observation_space, self.action_space = observation_space, action_space
+        self.capacity_bytes = most_bytes
+        # A stream of its own, so that batches are drawn alike whatever is evicted.
+        victims = np.random.Generator(np.random.PCG64(np.random.SeedSequence([number, 1])))
+        self._generator = np.random.Generator(np.random.PCG64(number))
+        self._storage = Storage(layout, most, rows, victims if eviction == "random" else None)
+        self._stage = Stage(layout, rows)
         # What is under way: rows that count as added, and a slot that is being evicted.
         self._rows: Stage | None = None
         self._victim: int | None = None
         self._turn = _Turn(self)
-        self._budget: ByteBudget | None = None
-        if capacity_bytes is not None:
-            self._budget = ByteBudget(
-                capacity_bytes, storage, admission, sampler, self._count_bytes, self._evict
-            )
+        self._budget = None if most_bytes is None else ByteBudget(most_bytes, self)
+        self._sampler.begin()  # last, so that a sampler is free again if the limit was refused
 
     # --- looking at it -------------------------------------------------------------------------
 
@@ -252,14 +225,14 @@ class ReplayBuffer:
         """
         given = (observations, actions, rewards, next_observations, terminated, truncated)
         with self._turn:
-            storage, stage = self._storage, self._stage
-            if extra or storage.layout.extra:
-                given = (*given, *in_order(storage.layout, extra))
+            layout, stage = self._storage.layout, self._stage
+            if extra or layout.extra:
+                given = (*given, *in_order(layout, extra))
             if getattr(observations, "shape", None) != stage.shape:
-                given = in_rows(storage.layout, given)
+                given = in_rows(layout, given)
                 if len(given[0]) != stage.rows:
-                    storage.expect_environments(len(given[0]))
-                    stage = self._stage = Stage(storage.layout, len(given[0]))
+                    self._storage.expect_environments(len(given[0]))
+                    stage = self._stage = Stage(layout, len(given[0]))
             return self._add_rows(stage, given)
 
     def extend(
@@ -287,11 +260,9 @@ class ReplayBuffer:
                 raise ValueError(
                     f"extend wants as many rows of everything, but the shapes are {shapes}"
                 )
-            storage.expect_environments(1)
-            at_once = 1 if self._budget is not None else _ROWS_AT_ONCE
             outcomes = [Outcome(np.empty(0, dtype=np.int8), np.empty(0, dtype=np.int64))]
-            for first in range(0, len(columns[0]), at_once):
-                block = [values[first : first + at_once] for values in columns]
+            for first in range(0, len(columns[0]), _ROWS_AT_ONCE):
+                block = [values[first : first + _ROWS_AT_ONCE] for values in columns]
                 stage = Stage(storage.layout, len(block[0]), is_sequence=True)
                 outcomes.append(self._add_rows(stage, block))
             if self._budget is None:
@@ -325,19 +296,21 @@ class ReplayBuffer:
             return
         if rows.refused and storage.offered < rows.start:
             storage.refuse(rows.refused)
-        while rows.free is not None or storage.offered - rows.start < len(rows.columns):
+        while rows.free is not None or rows.decided < len(rows.codes):
             free = self._ask(rows) if rows.free is None else rows.free
-            if rows.codes is None:
+            if rows.decided == rows.first:
                 which = slice(rows.first, rows.end)
                 offered = rows.observations[which], rows.rewards[which]
                 rows.decide(self._admission.offer(*offered, free))
-            self._write(rows)
+            if rows.awaits_place:
+                self._find_place(rows)
+            storage.write(rows)
             if rows.released is not None:
                 storage.release(rows.released)
                 rows.drop(rows.released)
                 storage.trim()
             if self._sampler.follows:
-                self._tell_sampler(rows.slots)
+                self._tell_sampler(rows.slots[rows.first : rows.decided])
                 if rows.released is not None:
                     self._tell_sampler(rows.released)
             rows.free = None
@@ -347,27 +320,32 @@ class ReplayBuffer:
 
     def _ask(self, rows: Stage) -> NDArray[np.int64]:
         """Make room for the rows that nothing is decided about yet, and give the free slots."""
-        first, end = self._storage.offered - rows.start, len(rows.columns)
-        wanted = end - first
+        count = wanted = len(rows.codes) - rows.decided
         if self._budget is not None:
-            end = first + 1  # one row at a time
+            count = 1  # one row at a time
             wanted = int(self._budget.make_room())
         free = self._storage.next_slots(wanted)
-        rows.ask(first, end, free)
+        rows.ask(count, free)
         return free
 
-    def _write(self, rows: Stage) -> None:
-        """Write what is decided; a last row that was given no slot takes one that is made free."""
-        storage = self._storage
-        slot = storage.write(rows)
-        if slot is None:
-            return
-        if slot < 0:
-            slot = self._evict()
-        last = rows.first + len(rows.slots) - 1
-        self._admission.place(rows.observations[last], float(rows.rewards[last]), slot)
-        rows.slots[-1] = slot
-        storage.write(rows)
+    def _find_place(self, rows: Stage) -> None:
+        """Let the last decided row, for which no slot was free, take that of another transition.
+
+        That one leaves the filter here, and the storage when the row is written.
+        """
+        storage, last = self._storage, rows.decided - 1
+        if last > rows.first:
+            storage.write(rows)  # those before it
+        if rows.place < 0:
+            if storage.free_slots:
+                place = storage.next_slots(1).item()
+            else:
+                place = self._victim = storage.next_victim()
+                self._admission.forget(place)
+            rows.place = place
+            self._victim = None  # so that it is not forgotten again when the row is placed
+        self._admission.place(rows.observations[last], rows.rewards.item(last), rows.place)
+        rows.awaits_place = False
 
     def _evict(self) -> int:
         """Remove a transition everywhere and give its slot, which is used next."""
@@ -390,7 +368,8 @@ class ReplayBuffer:
         sampler.resize(len(storage.slots))
         slots = slots[(slots >= 0) & (slots < storage.limit)]
         is_occupied = storage.occupied(slots)
-        sampler.removed(slots[~is_occupied])
+        if not is_occupied.all():
+            sampler.removed(slots[~is_occupied])
         sampler.stored(slots[is_occupied])
 
     def clear(self) -> None:
@@ -539,32 +518,35 @@ class ReplayBuffer:
             ValueError: the state is not that of a buffer.
         """
         try:
-            spaces = restore_space(state["observation_space"]), restore_space(state["action_space"])
-            fields = fields_from(state["extra_fields"])
-            layout = make_layout(*spaces, _dtype_from(state["dtype"]), fields)
-            most, most_bytes = _capacity_from(state["capacity"], state["capacity_bytes"])
-            victims = None if state["victims"] is None else _generator_at(state["victims"])
-            storage = Storage(layout, most, 0, victims)
+            made = cls.__new__(cls)
+            ReplayBuffer.__init__(
+                made,
+                state["capacity"],
+                observation_space=restore_space(state["observation_space"]),
+                action_space=restore_space(state["action_space"]),
+                capacity_bytes=state["capacity_bytes"],
+                dtype=state["dtype"],
+                eviction="oldest" if state["victims"] is None else "random",
+                extra_fields=state["extra_fields"],
+            )
+            storage = made._storage
             storage.load_state_dict(state["storage"])
             rows = integer_from("rows", state["rows"], 0)
-            storage.check_claim(rows * WORD * stage_columns(layout), "rows", rows)
-            deciding = _part_from("filter", "admission", state["admission"], admission, _FILTERS)
-            if not isinstance(deciding, AdmissionFilter):
-                raise TypeError(f"admission={admission!r} made {deciding!r}, which is no filter")
-            drawing = _part_from("sampler", "sampler", state["sampler"], sampler, SAMPLERS)
-            if not drawing.fits(storage.oldest_first(), len(storage.slots)):
-                raise ValueError("the sampler's state does not fit what is stored")
-            made = cls.__new__(cls)
-            made._assemble(
-                spaces,
-                storage,
-                Stage(layout, rows),
-                deciding,
-                drawing,
-                _generator_at(state["generator"]),
-                most_bytes,
+            if rows > len(storage.last):
+                raise ValueError(f"rows={rows} are more than there are environments")
+            made._stage = Stage(storage.layout, rows)
+            made._admission = _part_from(
+                "filter", "admission", state["admission"], admission, _FILTERS
             )
-            drawing.begin()
+            if not isinstance(made._admission, AdmissionFilter):
+                raise TypeError(f"admission={admission!r} made {made._admission!r}, no filter")
+            made._sampler = _part_from("sampler", "sampler", state["sampler"], sampler, SAMPLERS)
+            if not made._sampler.fits(storage.oldest_first(), len(storage.slots)):
+                raise ValueError("the sampler's state does not fit what is stored")
+            made._sampler.begin()
+            made._generator.bit_generator.state = state["generator"]
+            if storage.victims is not None:
+                storage.victims.bit_generator.state = state["victims"]
         except ValueError:
             raise
         except Exception as error:  # whatever a file that anyone can write leads to
@@ -653,13 +635,10 @@ def _capacity_from(capacity: Any, capacity_bytes: Any) -> tuple[int, int | None]
     """Give the most transitions and the most bytes that may be held."""
     if capacity is None and capacity_bytes is None:
         raise ValueError("capacity is None and so is capacity_bytes; give at least one of them")
-    limit = None if capacity_bytes is None else _bytes_from(capacity_bytes)
-    if capacity is None:
-        return MOST_TRANSITIONS, limit
-    number = integer_from("capacity", capacity, 1)
-    if number > MOST_TRANSITIONS:
+    most = MOST_TRANSITIONS if capacity is None else integer_from("capacity", capacity, 1)
+    if most > MOST_TRANSITIONS:
         raise ValueError(f"capacity={capacity!r} is out of range; use at most {MOST_TRANSITIONS}")
-    return number, limit
+    return most, None if capacity_bytes is None else _bytes_from(capacity_bytes)
 
 
 def _bytes_from(value: Any) -> int:
@@ -689,13 +668,6 @@ def _slots_from(value: Any) -> NDArray[np.int64]:
     if slots.size and slots.dtype.kind not in "iu":
         raise TypeError(f"slots has dtype {slots.dtype}; expected integers")
     return np.ascontiguousarray(slots, dtype=np.int64)
-
-
-def _generator_at(state: dict[str, Any]) -> np.random.Generator:
-    """Make the generator that was in this state."""
-    generator = np.random.Generator(np.random.PCG64(0))
-    generator.bit_generator.state = state
-    return generator
 
 
 def _part_from(what: str, argument: str, saved: dict[str, Any], made_by: Any, known: Any) -> Any:

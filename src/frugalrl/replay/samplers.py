@@ -32,14 +32,11 @@ class Sampler(Protocol):
     name: ClassVar[str]
     follows: ClassVar[bool] = False
     """Whether the sampler wants to hear of stored and removed slots."""
+    multiple: int = 1
+    """How many times the asked batch size is drawn."""
 
     def begin(self) -> None:
         """Serve a buffer; a ValueError where the sampler can serve only one and already does."""
-
-    @property
-    def multiple(self) -> int:
-        """How many times the asked batch size is drawn."""
-        return 1
 
     @property
     def nbytes(self) -> int:
@@ -122,19 +119,14 @@ class LargeBatch(Uniform):
     name: ClassVar[str] = "large_batch"
 
     def __init__(self, multiple: int = 4) -> None:
-        self._multiple = integer_from("multiple", multiple, 1)
-
-    @property
-    def multiple(self) -> int:
-        """How many times the batch size is drawn."""
-        return self._multiple
+        self.multiple = integer_from("multiple", multiple, 1)
 
     def state_dict(self) -> dict[str, Any]:
         """The multiple."""
-        return {"multiple": self._multiple}
+        return {"multiple": self.multiple}
 
     def __repr__(self) -> str:
-        return f"LargeBatch(multiple={self._multiple})"
+        return f"LargeBatch(multiple={self.multiple})"
 
 
 class Prioritized(Sampler):
@@ -277,7 +269,7 @@ def _with_sums(values: NDArray[np.float64]) -> _Parts:
     """Give priorities, and of each block of them the sum and the least one above zero."""
     blocks = -(-len(values) // _BLOCK)
     parts = values, np.empty(blocks), np.empty(blocks)
-    _refresh_all(*parts)
+    _set(*parts, np.arange(len(values)), values, False)
     return parts
 
 
@@ -291,12 +283,6 @@ def _refresh(values: Any, sums: Any, least: Any, block: int) -> None:
             smallest = min(smallest, values[slot])
     sums[block] = total
     least[block] = smallest
-
-
-@compiled
-def _refresh_all(values: Any, sums: Any, least: Any) -> None:
-    for block in range(len(sums)):
-        _refresh(values, sums, least, block)
 
 
 @compiled

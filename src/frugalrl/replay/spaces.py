@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ _INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int
 
 _MOST_PAYLOAD = 2**24
 """Bytes; a file may say anything of shapes of which it holds no array."""
-_FIELD_TYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 _USUAL_FIELDS = (
     ACTION,
     "self",
@@ -41,42 +41,31 @@ class Layout:
     """How a transition of these spaces lies in memory."""
 
     observation_shape: tuple[int, ...]
-    width: int
-    """Numbers in an observation."""
     float_dtype: np.dtype[Any]
     """In which observations and float actions are kept: float32 or float16."""
     payload: np.dtype[Any]
     """The action and extra fields, filled up to whole words."""
-    action_shape: tuple[int, ...]
-    actions: int
-    """Numbers in an action."""
+    action_range: tuple[NDArray[Any], NDArray[Any]] | None
+    """Least and greatest integer actions; None for float actions."""
     action_out: np.dtype[Any]
     """As drawn."""
-    action_low: NDArray[Any] | None
-    """Least allowed values of integer actions; None for float actions."""
-    action_high: NDArray[Any] | None
     extra: tuple[Field, ...]
     """Fields beside those that every transition has."""
 
-    @property
-    def half(self) -> bool:
-        """Whether observations and float actions are kept as float16."""
-        return self.float_dtype == np.float16
+    @cached_property
+    def width(self) -> int:
+        """Numbers in an observation."""
+        return math.prod(self.observation_shape)
 
-    @property
+    @cached_property
     def state_words(self) -> int:
         """Words that a state takes."""
         return -(-self.width * self.float_dtype.itemsize // WORD)
 
-    @property
+    @cached_property
     def payload_words(self) -> int:
         """Words that the action and extra fields take."""
         return self.payload.itemsize // WORD
-
-    @property
-    def float_actions(self) -> bool:
-        """Whether actions are floats."""
-        return self.action_low is None
 
     def as_floats(self, words: NDArray[np.int32]) -> NDArray[Any]:
         """See (..., words) of states as (..., d) numbers."""
@@ -101,13 +90,13 @@ def make_layout(
     """
     box = check_observation_space(observation_space)
     floats = np.dtype(dtype)
-    low, high = _action_range(action_space)
+    limits = _action_range(action_space)
     shape = action_space.shape
     assert shape is not None
     if math.prod(shape) == 0:
         raise ValueError(f"action_space has shape {shape}, which holds no numbers")
-    stored = floats if low is None else _smallest_integer(low, high)
-    parts = [(ACTION, shape, stored), *extra]
+    action = floats if limits is None else _smallest_integer(*limits)
+    parts = [(ACTION, shape, action), *extra]
     size = sum(math.prod(form) * kind.itemsize for _, form, kind in parts)
     if size > _MOST_PAYLOAD:
         raise ValueError(
@@ -115,7 +104,6 @@ def make_layout(
         )
     return Layout(
         observation_shape=box.shape,
-        width=math.prod(box.shape),
         float_dtype=floats,
         payload=np.dtype(
             {
@@ -124,11 +112,8 @@ def make_layout(
                 "itemsize": -(-size // WORD) * WORD,
             }
         ),
-        action_shape=shape,
-        actions=math.prod(shape),
-        action_out=np.dtype(np.float32) if low is None else np.dtype(action_space.dtype),
-        action_low=low,
-        action_high=high,
+        action_range=limits,
+        action_out=np.dtype(np.float32 if limits is None else action_space.dtype),
         extra=extra,
     )
 
@@ -155,7 +140,7 @@ def fields_from(extra_fields: Any) -> tuple[Field, ...]:
             raise ValueError(f"extra_fields: {name!r} cannot be the name of an argument of add")
         if name in [other for other, _, _ in fields]:
             raise ValueError(f"extra_fields: {name!r} stands twice")
-        if f"{dtype.kind}{dtype.itemsize}" not in _FIELD_TYPES:
+        if dtype.kind not in "biuf" or dtype.itemsize > 8:
             raise ValueError(
                 f"extra_fields: {name!r} has dtype {dtype}; use bool, an integer or a float type"
             )
@@ -181,29 +166,18 @@ def check_observation_space(space: Any) -> spaces.Box:
     return space
 
 
-def flat_space(box: spaces.Box) -> spaces.Box:
-    """Give the same bounds in one dimension, as a filter wants them."""
-    low = np.asarray(box.low, dtype=np.float64).reshape(-1)
-    high = np.asarray(box.high, dtype=np.float64).reshape(-1)
-    return spaces.Box(low, high, dtype=np.float64)
-
-
-def _action_range(space: Any) -> tuple[Any, Any]:
-    """Least and greatest integer actions, one for each number; (None, None) for float actions."""
-    if isinstance(space, spaces.Discrete):
+def _action_range(space: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Least and greatest integer actions, one for each number; None for float actions."""
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         low = np.asarray(space.start, dtype=np.int64)
-        return low, low + int(space.n) - 1
-    if isinstance(space, spaces.MultiDiscrete):
-        low = np.asarray(space.start, dtype=np.int64)
-        return low, low + np.asarray(space.nvec, dtype=np.int64) - 1
+        count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        return low, low + np.asarray(count, dtype=np.int64) - 1
     if isinstance(space, spaces.MultiBinary):
         return np.zeros(space.shape, dtype=np.int64), np.ones(space.shape, dtype=np.int64)
-    if isinstance(space, spaces.Box):
-        dtype = np.dtype(space.dtype)
-        if dtype.kind == "f":
-            return None, None
-        if dtype != np.uint64:
-            return np.asarray(space.low, dtype=np.int64), np.asarray(space.high, dtype=np.int64)
+    if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f":
+        return None
+    if isinstance(space, spaces.Box) and space.dtype != np.uint64:
+        return space.low.astype(np.int64), space.high.astype(np.int64)
     raise TypeError(
         f"action_space={space!r} is not supported: actions must come from a Box, Discrete, "
         "MultiDiscrete or MultiBinary space; gymnasium.spaces.utils.flatten_space makes one"
@@ -212,12 +186,9 @@ def _action_range(space: Any) -> tuple[Any, Any]:
 
 def _smallest_integer(low: NDArray[Any], high: NDArray[Any]) -> np.dtype[Any]:
     """The smallest integer type that holds the whole range."""
-    least, greatest = int(np.min(low)), int(np.max(high))
-    for dtype in _INTEGERS:
-        limits = np.iinfo(dtype)
-        if limits.min <= least and greatest <= limits.max:
-            return np.dtype(dtype)
-    raise TypeError(f"actions from {least} to {greatest} fit no integer type")
+    least, greatest = low.min(), high.max()
+    limits = (np.iinfo(kind) for kind in _INTEGERS)
+    return next(it.dtype for it in limits if it.min <= least and greatest <= it.max)
 
 
 # What each space is made from; `dtype` is saved by its name.

@@ -2,56 +2,66 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import DROP, Decisions
+from frugalrl.admission.protocol import DROP, STORE, Decisions
 from frugalrl.admission.rows import all_finite
 from frugalrl.checks import nearest
 from frugalrl.replay.results import REFUSED, Outcome
 from frugalrl.replay.spaces import ACTION, Layout
-from frugalrl.replay.storage import (
-    CODE,
-    CONTENT,
-    ENVIRONMENT,
-    IS_TERMINATED,
-    IS_TRUNCATED,
-    PLACE,
-)
+from frugalrl.replay.storage import ENVIRONMENT, IS_TERMINATED, IS_TRUNCATED, ROW_STATES
+
+_FLAG = (0, 1)
 
 
-class _Column(NamedTuple):
-    """What is taken for an argument of `add`."""
+class _Column:
+    """What is taken for an argument of `add`.
 
-    name: str
-    shape: tuple[int, ...]
-    fitting: str
-    """Kinds of arrays whose values all fit."""
-    checked: str
-    """Kinds whose values fit if they lie within the limits."""
-    low: Any
-    high: Any
-    expected: str
+    Args:
+        name: of the argument.
+        target: where it is copied to.
+        limits: least and greatest integers, `_FLAG`, or None for real numbers.
+    """
+
+    def __init__(self, name: str, target: NDArray[Any], limits: tuple[Any, Any] | None) -> None:
+        self.name, self.target, self.limits = name, target, limits
+        # Kinds of arrays whose values all fit, and kinds whose values fit within the limits.
+        self.fitting, self.checked, self.expected = "fiub", "", "real numbers"
+        if limits is _FLAG:
+            self.fitting, self.checked, self.expected = "b", "iu", "booleans"
+        elif limits is not None:
+            self.fitting, self.checked = "", "iub"
+            self.expected = f"integers from {np.min(limits[0])} to {np.max(limits[1])}"
 
     def check(self, array: NDArray[Any]) -> None:
         """Raise an error if an array cannot be taken."""
-        if array.shape != self.shape:
+        if array.shape != self.target.shape:
             raise ValueError(
-                f"{self.name} has shape {array.shape}; expected {self.shape}, "
+                f"{self.name} has shape {array.shape}; expected {self.target.shape}, "
                 "one row per environment"
             )
         if array.dtype.kind in self.fitting:
             return
         if array.dtype.kind not in self.checked:
             raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self.expected}")
-        if (array < self.low).any() or (array > self.high).any():
+        assert self.limits is not None
+        if (array < self.limits[0]).any() or (array > self.limits[1]).any():
             raise ValueError(
                 f"{self.name} holds values from {array.min()} to {array.max()}; "
                 f"expected {self.expected}"
             )
+
+
+def _limits_of(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
+    """Give what fits an extra field of this type."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min, np.iinfo(dtype).max
+    return _FLAG if dtype.kind == "b" else None
 
 
 class Stage:
@@ -68,65 +78,46 @@ class Stage:
         columns: (n, columns) int32, the finite rows as `storage` wants them.
         observations: (n, d) float32, of these rows.
         rewards: (n,) float32.
+        codes: (n,) int8, what is decided about them, up to `decided`.
+        slots: (n,) int64, what belongs to these.
         refused: how many rows are not finite.
         start: number of the first of these rows among all that the buffer was ever offered.
         free: the slots that the filter may take for the rows from `first` to `end`, which it is
             asked about; None when it is not asked.
-        codes: its decisions about them; None when it has not decided.
-        slots: what belongs to these.
-        released: slots that it gives up.
+        released: slots that it gives up with its decisions.
+        awaits_place: whether the last decided row is to be stored and was given no slot.
+        place: the slot that it takes instead, -1 while that is not chosen.
     """
 
     def __init__(self, layout: Layout, rows: int, is_sequence: bool = False) -> None:
         self.rows = rows
         self.shape = (rows, *layout.observation_shape)
-        following = CONTENT + layout.state_words
+        following = ROW_STATES + layout.state_words
         reward = following + layout.state_words
-        columns = np.zeros((rows, stage_columns(layout)), dtype=np.int32)
+        columns = np.zeros((rows, reward + 1 + layout.payload_words), dtype=np.int32)
         columns[:, ENVIRONMENT] = 0 if is_sequence else np.arange(rows)
-        floats = columns.view(np.float32)
-        # Views of the columns, each of the type and shape in which it is stored.
-        states = layout.as_floats(columns[:, CONTENT:following])
+        # Views of the columns, each of the type in which it is stored.
+        states = layout.as_floats(columns[:, ROW_STATES:following])
         next_states = layout.as_floats(columns[:, following:reward])
-        rewards = floats[:, reward]
+        floats = columns.view(np.float32)
         fields = layout.as_fields(columns[:, reward + 1 :])
-        self._all = columns, states, rewards
-        # Where each argument of `add` is copied to, what fits it, and who looks closer.
-        self._targets: list[tuple[NDArray[Any], tuple[int, ...], str, Any]] = []
-        actions = layout.action_low, layout.action_high
-        self._want("observations", states.reshape(self.shape))
-        self._want("actions", fields[ACTION], None if layout.float_actions else actions)
-        self._want("rewards", rewards)
-        self._want("next_observations", next_states.reshape(self.shape))
-        self._want("terminated", columns[:, IS_TERMINATED], "flags")
-        self._want("truncated", columns[:, IS_TRUNCATED], "flags")
-        for name, _, dtype in layout.extra:
-            limits: Any = "flags" if dtype.kind == "b" else None
-            if dtype.kind in "iu":
-                limits = np.iinfo(dtype).min, np.iinfo(dtype).max
-            self._want(name, fields[name], limits)
-        # What must be finite: as much as can be in one array of float32, and what else there is.
-        names = [n for n in layout.payload.names or () if layout.payload[n].base.kind == "f"]
-        if layout.half:
-            self._numbers, others = floats[:, reward : reward + 1], [states, next_states]
-        else:
-            end = reward + 1 + (layout.actions if layout.float_actions else 0)
-            self._numbers, others = floats[:, CONTENT:end], []
-            names = [name for name in names if name != ACTION]
-        self._other_numbers = others + [fields[name] for name in names]
-        self._is_finite: NDArray[np.bool_] | None = None
-
-    def _want(self, name: str, target: NDArray[Any], limits: Any = None) -> None:
-        """Take real numbers, "flags", or integers within limits for the next argument."""
-        if limits is None:
-            column = _Column(name, target.shape, "fiub", "", None, None, "real numbers")
-        elif limits == "flags":
-            column = _Column(name, target.shape, "b", "iu", 0, 1, "booleans")
-        else:
-            low, high = limits
-            expected = f"integers from {np.min(low)} to {np.max(high)}"
-            column = _Column(name, target.shape, "", "iub", low, high, expected)
-        self._targets.append((target, column.shape, column.fitting, column.check))
+        self._all = columns, states, floats[:, reward]
+        taken = (
+            _Column("observations", states.reshape(self.shape), None),
+            _Column("actions", fields[ACTION], layout.action_range),
+            _Column("rewards", floats[:, reward], None),
+            _Column("next_observations", next_states.reshape(self.shape), None),
+            _Column("terminated", columns[:, IS_TERMINATED], _FLAG),
+            _Column("truncated", columns[:, IS_TRUNCATED], _FLAG),
+            *(_Column(name, fields[name], _limits_of(dtype)) for name, _, dtype in layout.extra),
+        )
+        self._targets = [(it.target, it.target.shape, it.fitting, it.check) for it in taken]
+        # What must be finite. In float32 the numbers of every transition lie side by side.
+        self._numbers = [it.target for it in taken if it.target.dtype.kind == "f"]
+        if layout.float_dtype == np.float32:
+            actions = math.prod(fields[ACTION].shape[1:]) if layout.action_range is None else 0
+            together = floats[:, ROW_STATES : reward + 1 + actions]
+            self._numbers[: 4 if actions else 3] = [together]
 
     @property
     def nbytes(self) -> int:
@@ -153,62 +144,56 @@ class Stage:
                 check(array)
             target[...] = array
         columns, states, rewards = self._all
-        self._is_finite = None
-        if self._other_numbers or not all_finite(self._numbers):
-            numbers = [self._numbers, *self._other_numbers]
-            by_row = [np.isfinite(n).reshape(self.rows, -1).all(axis=1) for n in numbers]
-            is_finite = np.logical_and.reduce(by_row)
-            if not is_finite.all():
-                self._is_finite = is_finite
-                columns, states, rewards = columns[is_finite], states[is_finite], rewards[is_finite]
+        if len(self._numbers) > 1 or not all_finite(self._numbers[0]):
+            by_row = [np.isfinite(n).all(axis=tuple(range(1, n.ndim))) for n in self._numbers]
+            self._is_finite = fine = np.logical_and.reduce(by_row)
+            if not fine.all():
+                columns, states, rewards = columns[fine], states[fine], rewards[fine]
         self.columns = columns
         self.observations = np.ascontiguousarray(states, dtype=np.float32)
         self.rewards = np.ascontiguousarray(rewards)
-        self.refused = self.rows - len(columns)
+        count = len(columns)
+        self.codes, self.slots = np.empty(count, np.int8), np.empty(count, np.int64)
+        self.refused = self.rows - count
         # Refused rows are counted first, so the row after them is this one of all.
         self.start = offered + self.refused
+        self.decided = 0
         self.free: NDArray[np.int64] | None = None
 
-    def ask(self, first: int, end: int, free: NDArray[np.int64]) -> None:
-        """Begin to have some of the rows decided about."""
-        self.first, self.end = first, end
-        self.codes: NDArray[np.int8] | None = None
+    def ask(self, count: int, free: NDArray[np.int64]) -> None:
+        """Begin to have the next rows decided about."""
+        self.first, self.end = self.decided, self.decided + count
         self.free = free
 
     def decide(self, decisions: Decisions) -> None:
         """Copy decisions about the first of those rows, in the types that compiled code takes."""
-        count, codes = self.end - self.first, np.array(decisions.codes, np.int8)
-        self.slots = np.array(decisions.slots, np.int64)
-        self.released = decisions.released
-        if self.released is not None:
-            self.released = np.array(self.released, np.int64)
-        if not 0 < len(codes) == len(self.slots) <= count:
+        codes, slots, released = decisions
+        end = self.first + len(codes)
+        if not (self.first < end <= self.end and len(slots) == len(codes)):
             raise RuntimeError(
-                f"the filter gave {len(codes)} codes and {len(self.slots)} slots where {count} "
-                "rows are left; frugalrl.check_filter says more"
+                f"the filter gave {len(codes)} codes and {len(slots)} slots where "
+                f"{self.end - self.first} rows are left; frugalrl.check_filter says more"
             )
-        self.codes = codes  # last: with these it is decided
+        self.codes[self.first : end], self.slots[self.first : end] = codes, slots
+        self.released = None if released is None else np.array(released, np.int64)
+        self.awaits_place = self.codes.item(end - 1) == STORE and self.slots.item(end - 1) == -1
+        self.place = -1
+        self.decided = end  # last: with this it is decided
 
     def drop(self, slots: NDArray[np.int64]) -> None:
         """See the rows that were written into these slots as dropped."""
-        written = self.columns[: self.first + len(self.slots)]
-        written[np.isin(written[:, PLACE], slots), CODE : PLACE + 1] = DROP, -1
+        is_dropped = np.isin(self.slots[: self.decided], slots)
+        self.codes[: self.decided][is_dropped] = DROP
+        self.slots[: self.decided][is_dropped] = -1
 
     def outcome(self) -> Outcome:
         """What became of all rows."""
-        codes = self.columns[:, CODE].astype(np.int8)
-        slots = self.columns[:, PLACE].astype(np.int64)
-        if self._is_finite is None:
-            return Outcome(codes, slots)
+        if not self.refused:
+            return Outcome(self.codes, self.slots)
         every = Outcome(np.full(self.rows, REFUSED, np.int8), np.full(self.rows, -1, np.int64))
-        every.codes[self._is_finite] = codes
-        every.slots[self._is_finite] = slots
+        every.codes[self._is_finite] = self.codes
+        every.slots[self._is_finite] = self.slots
         return every
-
-
-def stage_columns(layout: Layout) -> int:
-    """Words of a staged row: what `storage` notes, two states, the reward and the payload."""
-    return CONTENT + 2 * layout.state_words + 1 + layout.payload_words
 
 
 def in_order(layout: Layout, extra: dict[str, Any]) -> list[Any]:

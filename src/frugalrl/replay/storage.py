@@ -1,6 +1,6 @@
 """Where transitions are kept: slots in order of age, every state once, eviction.
 
-A storage is four arrays of integers, which compiled functions take in this order:
+A storage is three arrays of integers, which compiled functions take in this order:
 
 - `slots` (n, columns) int32: one row per transition, whose columns are named below; from `REWARD`
   on they are the bytes of the reward, the action and extra fields. A free slot has -1 for its state
@@ -9,9 +9,8 @@ A storage is four arrays of integers, which compiled functions take in this orde
   higher bits one more than the environment whose last one it is; for a free state the next free
   one, coded as `-2 - next`. Then the bytes of the state: copying and comparing bits keeps every
   value, and -0.0, exactly.
-- `last` (environments,) int32: the next state of the transition each environment stored last, -1
-  when it is gone.
-- `control` (16,) int64: list heads and counters, named below.
+- `control` (n,) int64: list heads and counters, named below; from `LAST` on, for each environment,
+  the next state of the transition that it stored last, -1 when it is gone.
 
 A compiled call is not interrupted, so what one of them does happens as a whole.
 """
@@ -27,7 +26,7 @@ from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
 from frugalrl.replay.results import Batch
-from frugalrl.replay.spaces import ACTION
+from frugalrl.replay.spaces import ACTION, WORD
 
 if TYPE_CHECKING:
     from frugalrl.replay.spaces import Layout
@@ -45,16 +44,17 @@ TERMINATED, TRUNCATED, FLAG_BITS = 1, 2, 2
 COUNT, COUNT_BITS = 3, 2
 """Of a state's first column: the transition that ends in it holds it, and the one that begins."""
 
-# Columns of a row that is to be written, and where it went. Behind them its state, its next state
-# and, like a slot's, reward, action and extra fields.
-ENVIRONMENT, IS_TERMINATED, IS_TRUNCATED, CODE, PLACE, CONTENT = range(6)
+# Columns of a row that is to be written. From the last on its state, its next state and, like a
+# slot's, reward, action and extra fields.
+ENVIRONMENT, IS_TERMINATED, IS_TRUNCATED, ROW_STATES = range(4)
 
 # Places in `control`: the list of ages, of free slots and of free states, and how many of each were
 # ever used; random eviction's next transition, -1 to draw one, and how many are left of its run, it
-# included; rows so far, and what became of them.
+# included; rows so far, and what became of them; most transitions, and the length of a run.
 HELD, OLDEST, YOUNGEST, FREE_SLOT, SLOTS_USED = range(5)
 STATES_HELD, FREE_STATE, STATES_USED, RUN_NEXT, RUN_LEFT = range(5, 10)
 OFFERED, REFUSED, STORED, REPLACED, DROPPED, EVICTED = range(10, 16)
+CAPACITY, RUN, LAST = range(16, 19)
 COUNTERS = {
     "stored": STORED,
     "replaced": REPLACED,
@@ -68,8 +68,8 @@ _GROWTH_SHIFT = 5
 _MOST_SLACK, _SLACK_OF_ANY = 16, 2**24
 """A loaded storage may allocate so many times what is in it, and so many bytes beside that."""
 
-# What `write_rows` answers; also a slot or -1, see there.
-DONE, NO_ROOM, BAD_CODE, BAD_STORE, BAD_REPLACE = range(-2, -7, -1)
+# What `write_rows` answers.
+DONE, NO_ROOM, BAD_CODE, BAD_STORE, BAD_REPLACE = range(5)
 _FAULTS = {
     NO_ROOM: "comes without memory for it",
     BAD_CODE: "is not DROP, STORE or REPLACE",
@@ -96,6 +96,10 @@ class Storage:
         capacity: most transitions held.
         environments: how many are expected; more are taken as they come.
         victims: draws the transitions that are evicted; None evicts the oldest.
+
+    Attributes:
+        slot_bytes: bytes of one slot.
+        state_bytes: bytes of one state.
     """
 
     def __init__(
@@ -106,42 +110,37 @@ class Storage:
         victims: np.random.Generator | None = None,
     ) -> None:
         self.layout = layout
-        self.capacity = capacity
         self.victims = victims
-        self._given = 0
-        # Resized in place, so that `parts` stay what they are.
         self.slots = np.empty((0, REWARD + 1 + layout.payload_words), dtype=np.int32)
         self.states = np.empty((0, 1 + layout.state_words), dtype=np.int32)
-        self.control = np.zeros(EVICTED + 1, dtype=np.int64)
+        self.slot_bytes, self.state_bytes = WORD * self.slots.shape[1], WORD * self.states.shape[1]
+        self.control = np.zeros(LAST + environments, dtype=np.int64)
         self.control[[OLDEST, YOUNGEST, FREE_SLOT, FREE_STATE, RUN_NEXT]] = -1
-        self._set_last(np.full(environments, -1, dtype=np.int32))
-
-    def _set_last(self, last: NDArray[np.int32]) -> None:
-        """Keep the last states of environments in this array from now on."""
-        self.parts = self.slots, self.states, last, self.control
+        self.control[[CAPACITY, RUN]] = capacity, 1 if victims is None else RUN_LENGTH
+        self.control[LAST:] = -1
 
     @property
-    def last(self) -> NDArray[np.int32]:
+    def parts(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        """What compiled functions take."""
+        return self.slots, self.states, self.control
+
+    @property
+    def last(self) -> NDArray[np.int64]:
         """(environments,) the state each arrived at last, -1 when it is gone."""
-        return self.parts[2]
+        return self.control[LAST:]
 
     def __len__(self) -> int:
         return self.control.item(HELD)
 
     @property
+    def capacity(self) -> int:
+        """Most transitions held."""
+        return self.control.item(CAPACITY)
+
+    @property
     def nbytes(self) -> int:
         """Bytes allocated, used or not."""
         return sum(array.nbytes for array in self.parts)
-
-    @property
-    def slot_bytes(self) -> int:
-        """Bytes of one slot."""
-        return self.slots.itemsize * self.slots.shape[1]
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of one state."""
-        return self.states.itemsize * self.states.shape[1]
 
     @property
     def limit(self) -> int:
@@ -161,7 +160,7 @@ class Storage:
     @property
     def free_slots(self) -> int:
         """Slots that can be written before memory must grow or something must go."""
-        return min(len(self.slots), self.capacity) - len(self)
+        return min(len(self.slots), self.control.item(CAPACITY)) - self.control.item(HELD)
 
     @property
     def offered(self) -> int:
@@ -179,9 +178,9 @@ class Storage:
         self.slots.resize((rows, self.slots.shape[1]), refcheck=False)
 
     def resize_states(self, rows: int) -> None:
-        """Allocate a number of states, moving those that lie beyond it."""
+        """Allocate a number of states; those that are held must find room."""
         if rows < self.control[STATES_USED]:
-            move_states_below(*self.parts, rows)
+            compact_states(*self.parts)
         self.states.resize((rows, self.states.shape[1]), refcheck=False)
 
     def trim(self) -> None:
@@ -200,9 +199,8 @@ class Storage:
 
     def expect_environments(self, environments: int) -> None:
         """Remember the last state of at least so many environments."""
-        missing = environments - len(self.last)
-        if missing > 0:
-            self._set_last(np.append(self.last, np.full(missing, -1, dtype=np.int32)))
+        missing = max(0, environments - len(self.last))
+        self.control = np.append(self.control, np.full(missing, -1))
 
     def refuse(self, rows: int) -> None:
         """Count rows that are not finite."""
@@ -214,38 +212,31 @@ class Storage:
         They are fewer where the capacity is reached.
         """
         free = np.empty(rows, dtype=np.int64)
-        found = list_free(self.slots, self.states, self.control, self.capacity, free)
-        while found < 0:
+        while (found := list_free(*self.parts, free)) < 0:
             if self.free_slots < min(rows, self.capacity - len(self)):
                 self.resize_slots(min(grown(len(self.slots)), self.capacity))
             if self.free_states < 2 * rows:
                 self.resize_states(grown(len(self.states)))
-            found = list_free(self.slots, self.states, self.control, self.capacity, free)
         return free[:found]
 
-    def write(self, rows: Stage) -> int | None:
+    def write(self, rows: Stage) -> None:
         """Carry out what is decided about rows, going on where an earlier call stopped.
 
-        Returns:
-            None, or where the last row is to be stored and was given no slot, the next free one; -1
-            if there is none.
+        A last row that still awaits its place is left to a later call.
 
         Raises:
             RuntimeError: a decision is impossible; those before it have been carried out.
         """
-        codes, start = rows.codes, rows.start + rows.first
-        assert codes is not None
-        columns = rows.columns[rows.first :]
-        result = write_rows(*self.parts, self.capacity, columns, start, codes, rows.slots)
-        if result == DONE:
-            return None
-        if result in _FAULTS:
-            row = self.offered - start
+        end = rows.decided - rows.awaits_place
+        fault = write_rows(
+            *self.parts, rows.columns, rows.codes, rows.slots, rows.start, end, rows.place
+        )
+        if fault != DONE:
+            row = self.offered - rows.start
             raise RuntimeError(
-                f"the filter's decision {int(codes[row])} with slot {int(rows.slots[row])} "
-                f"{_FAULTS[result]}; frugalrl.check_filter finds out more"
+                f"the filter's decision {rows.codes[row]} with slot {rows.slots[row]} "
+                f"{_FAULTS[fault]}; frugalrl.check_filter finds out more"
             )
-        return result
 
     def next_victim(self) -> int:
         """Choose the transition that goes next: the oldest, or a random one.
@@ -262,7 +253,7 @@ class Storage:
 
     def evict(self, slot: int) -> None:
         """Free a slot; nothing happens if it is free."""
-        evict_slot(*self.parts, slot, 1 if self.victims is None else RUN_LENGTH)
+        evict_slot(*self.parts, slot)
 
     def release(self, slots: Slots) -> None:
         """Free slots that the filter has given up; free ones stay free.
@@ -296,24 +287,21 @@ class Storage:
         """
         count, layout = len(slots), self.layout
         states = np.empty((2, count, layout.state_words), dtype=np.int32)
-        contents = np.empty((count, layout.payload_words), dtype=np.int32)
+        payload = np.empty((count, layout.payload_words), dtype=np.int32)
         rewards = np.empty(count, dtype=np.float32)
         flags = np.empty((2, count), dtype=np.bool_)
-        wrong = copy_out(
-            self.slots, self.states, self.limit, slots, states, contents, rewards.view(np.int32),
-            flags,
-        )  # fmt: skip
+        wrong = copy_out(*self.parts, slots, states, rewards.view(np.int32), payload, flags)
         if wrong >= 0:
             raise ValueError(f"slot {slots[wrong]} holds no transition")
         floats = layout.as_floats(states).astype(np.float32, copy=False)
-        fields = layout.as_fields(contents)
-        shape = lead + layout.observation_shape
+        fields = layout.as_fields(payload)
         actions = np.ascontiguousarray(fields[ACTION], dtype=layout.action_out)
+        shape = lead + layout.observation_shape
         if weights is None:
             weights = np.ones(count, dtype=np.float32)
         return Batch(
             observations=floats[0].reshape(shape),
-            actions=actions.reshape(lead + layout.action_shape),
+            actions=actions.reshape(lead + actions.shape[1:]),
             rewards=rewards.reshape(lead),
             next_observations=floats[1].reshape(shape),
             terminated=flags[0].reshape(lead),
@@ -362,51 +350,56 @@ class Storage:
         Raises:
             ValueError: the contents contradict each other or are not finite.
         """
-        layout = self.layout
+        layout, control = self.layout, self.control
         order = _array(state, "slots", np.int64, (None,))
         observations = _array(state, "observations", layout.float_dtype, (None, layout.width))
         rewards = _array(state, "rewards", np.float32, (None,))
         count, limit, states = len(rewards), len(order), len(observations)
-        ids = [
+        starts, ends = (
             _array(state, name, np.int32, (count,)) for name in ("observation", "next_observation")
-        ]
-        flags = [_array(state, name, np.bool_, (count,)) for name in ("terminated", "truncated")]
+        )
+        terminated, truncated = (
+            _array(state, name, np.bool_, (count,)) for name in ("terminated", "truncated")
+        )
         last = _array(state, "last", np.int32, (None,))
-        holders = np.bincount(np.concatenate(ids), minlength=states) if count else np.zeros(states)
+        environments = np.flatnonzero(last >= 0)
+        ids = np.concatenate([starts, ends])
+        holders = np.bincount(ids[(ids >= 0) & (ids < states)], minlength=states)
         if not (
             count <= limit <= self.capacity
             and np.array_equal(np.sort(order), np.arange(limit))
-            and len(holders) == states
+            and holders.sum() == len(ids)
             and ((holders > 0) & (holders <= COUNT)).all()
+            and len(last) > 0
             and ((last >= -1) & (last < states)).all()
-            and len(np.unique(last[last >= 0])) == np.count_nonzero(last >= 0)
+            and len(np.unique(last[environments])) == len(environments)
         ):
             raise ValueError("the slots and states do not fit together")
         held, free = order[:count], order[count:]
         run = [integer_from("run", number, -1) for number in state["run"]]
-        if run != [-1, 0] and not (
-            self.victims is not None
-            and len(run) == 2
-            and run[0] in held
-            and 0 < run[1] < RUN_LENGTH
-        ):
+        if run != [-1, 0] and not (len(run) == 2 and run[0] in held and 0 < run[1] < control[RUN]):
             raise ValueError(f"run={run} is none of what is held")
-        allocated = integer_from("slots_allocated", state["slots_allocated"], limit)
-        allocated_states = integer_from("states_allocated", state["states_allocated"], states)
-        if allocated > self.capacity:
-            raise ValueError(f"slots_allocated={allocated} is above capacity={self.capacity}")
         records = np.zeros((count, self.slots.shape[1]), dtype=np.int32)
         fields = layout.as_fields(records[:, REWARD + 1 :])
         for name in layout.payload.names or ():
-            kind, shape = layout.payload[name].base, layout.payload[name].shape
-            fields[name] = _array(state["fields"], name, kind, (count, *shape))
-        self._given = sum(array.nbytes for array in (order, observations, records, last))
-        self.check_claim(allocated * self.slot_bytes, "slots_allocated", allocated)
-        self.check_claim(allocated_states * self.state_bytes, "states_allocated", allocated_states)
-        self.resize_slots(allocated)
-        self.resize_states(allocated_states)
-        records[:, STATE] = ids[0]
-        records[:, NEXT] = (ids[1] << FLAG_BITS) | (TERMINATED * flags[0]) | (TRUNCATED * flags[1])
+            kind = layout.payload[name]
+            fields[name] = _array(state["fields"], name, kind.base, (count, *kind.shape))
+        most = _MOST_SLACK * sum(a.nbytes for a in (order, observations, records, last))
+        allocated = []
+        for name, least, each in (
+            ("slots_allocated", limit, self.slot_bytes),
+            ("states_allocated", states, self.state_bytes),
+        ):
+            rows = integer_from(name, state[name], least)
+            if rows * each > most + _SLACK_OF_ANY:
+                raise ValueError(f"{name}={rows} asks for far more memory than the contents take")
+            allocated.append(rows)
+        if allocated[0] > self.capacity:
+            raise ValueError(f"slots_allocated={allocated[0]} is above capacity={self.capacity}")
+        self.resize_slots(allocated[0])
+        self.resize_states(allocated[1])
+        records[:, STATE] = starts
+        records[:, NEXT] = (ends << FLAG_BITS) | (TERMINATED * terminated) | (TRUNCATED * truncated)
         records[:, OLDER] = np.concatenate([[-1], held])[:count]
         records[:, NEWER] = np.append(held, -1)[1:]
         records[:, REWARD] = rewards.view(np.int32)
@@ -414,25 +407,18 @@ class Storage:
         self.slots[free, STATE] = -1
         self.slots[free, NEWER] = np.append(free, -1)[1:]
         layout.as_floats(self.states[:, 1:])[:states] = observations
-        environments = np.flatnonzero(last >= 0)
         self.states[:states, 0] = holders
         self.states[last[environments], 0] |= (environments + 1 << COUNT_BITS).astype(np.int32)
-        self._set_last(last.copy())
-        control = self.control
         control[[HELD, SLOTS_USED, STATES_HELD, STATES_USED]] = count, limit, states, states
         control[[RUN_NEXT, RUN_LEFT]] = run
         if count:
-            control[[OLDEST, YOUNGEST]] = held[0], held[-1]
+            control[[OLDEST, YOUNGEST]] = held[[0, -1]]
         if len(free):
             control[FREE_SLOT] = free[0]
         for name, place in COUNTERS.items():
             control[place] = integer_from(name, state["counters"][name], 0)
         control[OFFERED] = control[REFUSED] + control[STORED : DROPPED + 1].sum()
-
-    def check_claim(self, nbytes: int, name: str, value: int) -> None:
-        """Refuse to allocate far more bytes than what was loaded has."""
-        if nbytes > _MOST_SLACK * self._given + _SLACK_OF_ANY:
-            raise ValueError(f"{name}={value} asks for far more memory than the contents take")
+        self.control = np.append(control[:LAST], last)
 
 
 def _array(
@@ -495,30 +481,30 @@ def _take_state(states: Any, control: Any, words: Any) -> int:
 
 
 @compiled
-def _release_state(states: Any, last: Any, control: Any, state: int) -> None:
+def _release_state(states: Any, control: Any, state: int) -> None:
     """Drop one hold on a state, freeing it after the last."""
     states[state, 0] -= 1
     if states[state, 0] & COUNT == 0:
         environment = states[state, 0] >> COUNT_BITS
         if environment > 0:
-            last[environment - 1] = -1
+            control[LAST + environment - 1] = -1
         states[state, 0] = -2 - control[FREE_STATE]
         control[FREE_STATE] = state
         control[STATES_HELD] -= 1
 
 
 @compiled
-def _leave(slots: Any, states: Any, last: Any, control: Any, slot: int) -> None:
+def _leave(slots: Any, states: Any, control: Any, slot: int) -> None:
     """Take a transition out of the list of ages and drop its hold on its two states."""
     _unlink(slots, control, slot)
-    _release_state(states, last, control, slots[slot, STATE])
-    _release_state(states, last, control, slots[slot, NEXT] >> FLAG_BITS)
+    _release_state(states, control, slots[slot, STATE])
+    _release_state(states, control, slots[slot, NEXT] >> FLAG_BITS)
 
 
 @compiled
-def _free(slots: Any, states: Any, last: Any, control: Any, slot: int) -> None:
+def _free(slots: Any, states: Any, control: Any, slot: int) -> None:
     """Make an occupied slot the next free one."""
-    _leave(slots, states, last, control, slot)
+    _leave(slots, states, control, slot)
     slots[slot, STATE] = -1
     slots[slot, NEWER] = control[FREE_SLOT]
     control[FREE_SLOT] = slot
@@ -526,13 +512,13 @@ def _free(slots: Any, states: Any, last: Any, control: Any, slot: int) -> None:
 
 
 @compiled
-def list_free(slots: Any, states: Any, control: Any, capacity: int, free: Any) -> int:
+def list_free(slots: Any, states: Any, control: Any, free: Any) -> int:
     """Fill `free` with the slots that the next stored transitions take, and give how many.
 
     -1 means that memory must grow first, so that as many rows can be written.
     """
-    wanted: int = min(len(free), capacity - control[HELD])
-    if min(len(slots), capacity) - control[HELD] < wanted:
+    wanted: int = min(len(free), control[CAPACITY] - control[HELD])
+    if min(len(slots), control[CAPACITY]) - control[HELD] < wanted:
         return -1
     if len(states) - control[STATES_HELD] < 2 * len(free):
         return -1
@@ -549,91 +535,93 @@ def list_free(slots: Any, states: Any, control: Any, capacity: int, free: Any) -
 
 @compiled
 def write_rows(
-    slots: Any, states: Any, last: Any, control: Any, capacity: int,
-    rows: Any, start: int, codes: Any, chosen: Any,
+    slots: Any, states: Any, control: Any, rows: Any, codes: Any, chosen: Any, start: int,
+    end: int, place: int,
 ) -> int:  # fmt: skip
-    """Carry out decisions about rows, of which the first is number `start` of all.
+    """Carry out decisions about rows up to an end, of which the first is number `start` of all.
+
+    One that is to be stored and was given no slot takes a place from which, if it is occupied, its
+    transition is evicted.
 
     Returns:
-        `DONE`; or why the next one cannot be; or for a row to be stored that has no slot, the next
-        free one, -1 if there is none.
+        `DONE`, or why the next one cannot be.
     """
-    while control[OFFERED] < start + len(codes):
+    while control[OFFERED] - start < end:
         i = control[OFFERED] - start
         code, slot = codes[i], chosen[i]
+        if code == STORE and slot == -1:
+            slot = np.int64(place)
+            if place >= 0:
+                evict_slot(slots, states, control, place)
         if code == DROP:
-            control[DROPPED] += 1
             slot = np.int64(-1)
+            control[DROPPED] += 1
         elif len(states) - control[STATES_HELD] < 2:
             return NO_ROOM
         elif code == STORE:
-            following = control[FREE_SLOT]
-            if following < 0 and control[SLOTS_USED] < min(capacity, len(slots)):
-                following = control[SLOTS_USED]
-            if slot == -1:
-                return following  # type: ignore[no-any-return]
-            if slot != following:
-                return BAD_STORE
             if control[FREE_SLOT] >= 0:
+                if slot != control[FREE_SLOT]:
+                    return BAD_STORE
                 control[FREE_SLOT] = slots[slot, NEWER]
             else:
+                if slot != control[SLOTS_USED] or slot >= min(control[CAPACITY], len(slots)):
+                    return BAD_STORE
                 control[SLOTS_USED] += 1
             control[HELD] += 1
             control[STORED] += 1
         elif code == REPLACE:
             if slot < 0 or slot >= control[SLOTS_USED] or slots[slot, STATE] < 0:
                 return BAD_REPLACE
-            _leave(slots, states, last, control, slot)
+            _leave(slots, states, control, slot)
             control[REPLACED] += 1
         else:
             return BAD_CODE
         if code != DROP:
             _link_youngest(slots, control, slot)
-            _fill(slots, states, last, control, slot, rows[i])
-        rows[i, CODE] = code
-        rows[i, PLACE] = slot
+            _fill(slots, states, control, slot, rows[i])
+        chosen[i] = slot
         control[OFFERED] += 1
     return DONE
 
 
 @compiled
-def _fill(slots: Any, states: Any, last: Any, control: Any, slot: int, row: Any) -> None:
+def _fill(slots: Any, states: Any, control: Any, slot: int, row: Any) -> None:
     """Write a row into a slot, sharing the state with the environment's last transition.
 
     The state is shared when its bits are those of the last stored next state. Comparing contents
     makes resets and true terminal observations safe without any knowledge of episodes.
     """
     words, environment = states.shape[1] - 1, row[ENVIRONMENT]
-    state: Any = np.int64(last[environment])
+    state = control[LAST + environment]
     is_shared = state >= 0
     if is_shared:
         for j in range(words):
-            if states[state, 1 + j] != row[CONTENT + j]:
+            if states[state, 1 + j] != row[ROW_STATES + j]:
                 is_shared = False
                 break
         states[state, 0] &= COUNT
     if is_shared:
         states[state, 0] += 1
     else:
-        state = _take_state(states, control, row[CONTENT:])
-    next_state = _take_state(states, control, row[CONTENT + words :])
+        state = _take_state(states, control, row[ROW_STATES:])
+    next_state = _take_state(states, control, row[ROW_STATES + words :])
     states[next_state, 0] |= (environment + 1) << COUNT_BITS
-    last[environment] = next_state
+    control[LAST + environment] = next_state
     slots[slot, STATE] = state
     flags = TERMINATED * row[IS_TERMINATED] + TRUNCATED * row[IS_TRUNCATED]
     slots[slot, NEXT] = (next_state << FLAG_BITS) | flags
     for j in range(REWARD, slots.shape[1]):
-        slots[slot, j] = row[CONTENT + 2 * words + j - REWARD]
+        slots[slot, j] = row[ROW_STATES + 2 * words + j - REWARD]
 
 
 @compiled
-def evict_slot(slots: Any, states: Any, last: Any, control: Any, slot: int, run: int) -> None:
-    """Free a slot, unless it is free, as the next one of its run or the first of so many."""
-    if slots[slot, STATE] < 0:
+def evict_slot(slots: Any, states: Any, control: Any, slot: int) -> None:
+    """Free a slot, unless it is free, as the next one of its run or the first of another."""
+    if slot >= control[SLOTS_USED] or slots[slot, STATE] < 0:
         return
     newer = slots[slot, NEWER]
-    left = control[RUN_LEFT] if slot == control[RUN_NEXT] else run
-    _free(slots, states, last, control, slot)
+    left = control[RUN_LEFT] if slot == control[RUN_NEXT] else control[RUN]
+    _free(slots, states, control, slot)
     control[EVICTED] += 1
     if left > 1 and newer >= 0:
         control[RUN_NEXT] = newer
@@ -641,43 +629,37 @@ def evict_slot(slots: Any, states: Any, last: Any, control: Any, slot: int, run:
 
 
 @compiled
-def release_slots(slots: Any, states: Any, last: Any, control: Any, released: Any) -> None:
+def release_slots(slots: Any, states: Any, control: Any, released: Any) -> None:
     """Free those of the slots that are occupied, as if they had never been stored."""
     # Backwards, so that the first one named is the first one used.
     for i in range(len(released) - 1, -1, -1):
         if slots[released[i], STATE] >= 0:
-            _free(slots, states, last, control, released[i])
+            _free(slots, states, control, released[i])
             control[STORED] -= 1
             control[DROPPED] += 1
 
 
 @compiled
-def move_states_below(slots: Any, states: Any, last: Any, control: Any, limit: int) -> None:
-    """Move every held state to an id below the limit, which must leave room for all of them."""
-    used = control[STATES_USED]
-    moved = np.arange(used)
-    target = 0
-    for state in range(limit, used):
+def compact_states(slots: Any, states: Any, control: Any) -> None:
+    """Move every held state to the lowest id that is free."""
+    moved = np.empty(control[STATES_USED], dtype=np.int64)
+    count = 0
+    for state in range(len(moved)):
         if states[state, 0] > 0:
-            while states[target, 0] > 0:
-                target += 1
             for j in range(states.shape[1]):
-                states[target, j] = states[state, j]
-            moved[state] = target
+                states[count, j] = states[state, j]
+            moved[state] = count
+            count += 1
     for slot in range(control[SLOTS_USED]):
         if slots[slot, STATE] >= 0:
             slots[slot, STATE] = moved[slots[slot, STATE]]
             flags = slots[slot, NEXT] & (TERMINATED | TRUNCATED)
             slots[slot, NEXT] = moved[slots[slot, NEXT] >> FLAG_BITS] << FLAG_BITS | flags
-    for i in range(len(last)):
-        if last[i] >= 0:
-            last[i] = moved[last[i]]
-    control[STATES_USED] = min(used, limit)
+    for i in range(LAST, len(control)):
+        if control[i] >= 0:
+            control[i] = moved[control[i]]
+    control[STATES_USED] = count
     control[FREE_STATE] = -1
-    for state in range(control[STATES_USED] - 1, -1, -1):
-        if states[state, 0] <= 0:
-            states[state, 0] = -2 - control[FREE_STATE]
-            control[FREE_STATE] = state
 
 
 @compiled
@@ -693,10 +675,10 @@ def follow_list(slots: Any, first: int, count: int) -> Any:
 
 @compiled
 def copy_out(
-    slots: Any, states: Any, limit: int, chosen: Any, out_states: Any, contents: Any,
-    rewards: Any, flags: Any,
+    slots: Any, states: Any, control: Any, chosen: Any, out_states: Any, rewards: Any,
+    payload: Any, flags: Any,
 ) -> int:  # fmt: skip
-    """Copy the transitions of (n,) slots, which are used below a limit, into fresh arrays.
+    """Copy the transitions of (n,) slots into fresh arrays.
 
     Two passes, so that the processor has many independent reads under way: first the records,
     then the states they name.
@@ -707,7 +689,7 @@ def copy_out(
     ids = np.empty((2, len(chosen)), dtype=np.int64)
     for i in range(len(chosen)):
         slot = chosen[i]
-        if slot < 0 or slot >= limit or slots[slot, STATE] < 0:
+        if slot < 0 or slot >= control[SLOTS_USED] or slots[slot, STATE] < 0:
             return i
         following = slots[slot, NEXT]
         ids[0, i] = slots[slot, STATE]
@@ -715,8 +697,8 @@ def copy_out(
         flags[0, i] = (following & TERMINATED) != 0
         flags[1, i] = (following & TRUNCATED) != 0
         rewards[i] = slots[slot, REWARD]
-        for j in range(contents.shape[1]):
-            contents[i, j] = slots[slot, REWARD + 1 + j]
+        for j in range(payload.shape[1]):
+            payload[i, j] = slots[slot, REWARD + 1 + j]
     for i in range(len(chosen)):
         state, next_state = ids[0, i], ids[1, i]
         for j in range(out_states.shape[2]):
