@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from frugalrl.admission.conformance import check_filter
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.density_kernels import reward_density
-    from frugalrl.admission.dimensions import important_dimensions
     from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.admission.partition import important_dimensions
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.admission.released import ReleasedFilter
     from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
@@ -47,7 +47,7 @@ _HOMES = {
     "Uniform": "frugalrl.replay.samplers",
     "check_filter": "frugalrl.admission.conformance",
     "evaluate": "frugalrl.training",
-    "important_dimensions": "frugalrl.admission.dimensions",
+    "important_dimensions": "frugalrl.admission.partition",
     "load_policy": "frugalrl.training",
     "resume": "frugalrl.training",
     "reward_density": "frugalrl.admission.density_kernels",

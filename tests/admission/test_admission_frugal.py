@@ -294,6 +294,19 @@ def test_slots_given_up_are_used_before_anything_is_evicted() -> None:
     assert f.slots_held().tolist() == [0, 1]
 
 
+def test_a_row_that_was_given_up_at_once_is_not_placed_again() -> None:
+    f = FrugalFilter(
+        warmup_steps=3, bounds=([0.0], [1.0]), warmup="filter", on_equivalent="discard"
+    )
+    f.begin(None)
+    f.offer(np.full((2, 1), 0.5), np.array([0.0, 5.0]), np.arange(2))
+    f.offer(np.full((1, 1), 0.5), np.array([5.0]), np.empty(0, np.int64))
+    f.forget(0)
+    for _ in range(2):  # an interrupt may have kept the owner from knowing of the first
+        f.place(np.array([0.5]), 5.0, 0)
+        assert (f.slots_held().tolist(), f.stored, f.cell_counts().tolist()) == ([0, 1], 2, [1])
+
+
 def test_the_warmup_can_be_observed_only() -> None:
     observations, rewards = stream(200)
     f = FrugalFilter(warmup_steps=100, bins=4, warmup="observe")

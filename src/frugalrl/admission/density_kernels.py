@@ -27,35 +27,14 @@ _FAR = (1.0, 1.0, 8.5)
 _LARGEST_THIRD_DERIVATIVE = 0.551
 """Of the Gaussian density, in absolute value."""
 
-RULE = np.dtype(
-    [
-        ("kernel", "i8"),
-        ("bandwidth", "f8"),
-        ("half_width", "f8"),
-        ("reach", "f8"),  # rewards further away than this have no mass
-        ("threshold", "f8"),
-        ("decay", "f8"),
-        ("scale", "f8"),
-        ("replaces", "i8"),
-    ]
-)
-"""What compiled functions need of a filter's settings, as a record."""
+RULE = np.dtype([("kernel", "i8"), ("bandwidth", "f8"), ("half_width", "f8"), ("reach", "f8")])
+"""How masses are counted; rewards further away than `reach` have none."""
 
 
-def make_rule(
-    kernel: str,
-    bandwidth: float,
-    half_width: float,
-    threshold: float = 0.0,
-    decay: float = 1.0,
-    scale: float = 1.0,
-    replaces: bool = False,
-) -> Any:
-    """Make an array of one `RULE`."""
+def rule_of(kernel: str, bandwidth: float, half_width: float) -> tuple[int, float, float, float]:
+    """Give the values of a `RULE`."""
     code = KERNELS.index(kernel)
-    reach = half_width + _FAR[code] * bandwidth
-    record = (code, bandwidth, half_width, reach, threshold, decay, scale, replaces)
-    return np.array([record], dtype=RULE)
+    return code, bandwidth, half_width, half_width + _FAR[code] * bandwidth
 
 
 def reward_density(
@@ -91,7 +70,8 @@ def reward_density(
         raise ValueError("rewards and reward must be finite")
     if len(held) == 0:
         return 0.0
-    return float(_total_mass(make_rule(kernel, h, beta), held - reward)) / len(held)
+    rules = np.array([rule_of(kernel, h, beta)], dtype=RULE)
+    return float(_total_mass(rules, held - reward)) / len(held)
 
 
 @compiled

@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from frugalrl.admission.dimensions import important_dimensions
-from frugalrl.admission.partition import _mix as mix
+from frugalrl.admission.partition import important_dimensions, mix
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
-from frugalrl.admission.rows import Offer, all_finite, as_rows
+from frugalrl.admission.rows import Offer, as_rows, finite_rows
 from frugalrl.checks import integer_from, is_positive, number_from
 from frugalrl.compiling import compiled
 
@@ -177,17 +176,15 @@ class DiverseFilter:
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        rows = as_rows(observations, rewards, self._dimensions)
-        if not all_finite(rows):
-            raise ValueError("a buffer must not offer rows with NaN or infinity")
+        rows = finite_rows(observations, rewards, self._dimensions)
         if not self._dimensions:
             self._expect(rows.shape[1] - 1)
         offer = self._offer
         if offer is None or not offer.is_same(rows, free):
             offer = self._offer = Offer(rows, free)
-        if not offer.is_decided:
+        if not offer.progress[0]:
             self._prepare(offer.slots)
-            decide(self._known, self._settings, rows, offer.slots, offer.answer)
+            decide(self._known, self._settings, *offer.arrays)
         return offer.decisions()
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
@@ -196,7 +193,7 @@ class DiverseFilter:
         offer = Offer(rows, np.array([slot], dtype=np.int64))
         self._prepare(offer.slots)
         if self._known.numbers[slot, 0] == EMPTY:
-            decide(self._known, self._settings, rows, offer.slots, offer.answer)
+            decide(self._known, self._settings, *offer.arrays)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
@@ -493,9 +490,11 @@ def _next_run(known: Any, settings: Any, runs: Any) -> Any:
 
 
 @compiled
-def decide(known: Any, settings: Any, rows: Any, free: Any, answer: Any) -> None:
+def decide(
+    known: Any, settings: Any, rows: Any, free: Any, codes: Any, slots: Any, progress: Any
+) -> None:
     """Decide about rows, up to where the filter has to make room or classes anew first."""
-    state, codes, slots = known.state[0], answer[0], answer[1]
+    state = known.state[0]
     row = taken = 0
     while row < len(rows):
         if len(known.axes) == 0 and state["first"] == len(known.slots):
@@ -514,4 +513,4 @@ def decide(known: Any, settings: Any, rows: Any, free: Any, answer: Any) -> None
             clear(known, slots[row])
         _write(known, settings.run_length, slots[row], rows[row, :-1], rows[row, -1])
         row += 1
-    codes[-1], slots[-1] = row, -1
+    progress[0] = row

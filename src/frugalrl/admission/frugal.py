@@ -1,18 +1,28 @@
-"""The admission filter of Frugal Actor-Critic."""
+"""The admission filter of Frugal Actor-Critic: its settings, its warm-up and itself."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from frugalrl.admission.dimensions import important_dimensions
-from frugalrl.admission.partition import AXIS, cell_keys, checked_partition, make_partition
+from frugalrl.admission.density_kernels import KERNELS
+from frugalrl.admission.partition import (
+    AXIS,
+    cell_keys,
+    checked_partition,
+    important_dimensions,
+    known_bounds,
+    make_partition,
+)
 from frugalrl.admission.phi import DONE, NO_ROOM, SLOT_TAKEN, Phi, longer
 from frugalrl.admission.protocol import DROP, STORE, Decisions
-from frugalrl.admission.rows import Offer, all_finite, as_rows
-from frugalrl.admission.settings import FrugalSettings
+from frugalrl.admission.rows import NO_SLOTS, Offer, all_finite, as_rows, finite_rows
+from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
@@ -22,11 +32,142 @@ if TYPE_CHECKING:
     from frugalrl.admission.protocol import Floats, Slots
     from frugalrl.admission.rows import Rows
 
-_NO_SLOTS = np.empty(0, dtype=np.int64)
+Bounds = tuple[tuple[float, ...], tuple[float, ...]]
+
+_CHOICES = {
+    "kernel": KERNELS,
+    "outside": ("clip", "extend"),
+    "on_equivalent": ("replace", "discard"),
+    "warmup": ("keep", "filter", "observe"),
+}
+_NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "dimension_threshold": ("0 < dimension_threshold <= 1", lambda it: 0.0 < it <= 1.0),
+    "min_dimension_fraction": ("0 to 1", lambda it: 0.0 <= it <= 1.0),
+    "bandwidth": ("a number above 0", is_positive),
+    "half_width": ("a number above 0", is_positive),
+    "density_threshold": ("0 (only empty cells admit) or more", lambda it: 0.0 <= it < math.inf),
+    "decay": ("a number above 0 (infinity: no decay)", lambda it: it > 0.0),
+    "reward_scale": ('a number above 0 or "auto"', is_positive),
+}
+"""The settings that are real numbers, what would work in words, and a test of it."""
 _AWAITED, _GONE = -1, -2
 """Instead of a slot: its owner is to make one free; the row is not stored, or no longer."""
 _LEAST_SPREAD = 1e-12
 """Standard deviation, relative to the largest reward, below which rewards count as equal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrugalSettings:
+    """All arguments of `FrugalFilter`, in the paper's symbols where it has them."""
+
+    warmup_steps: int
+    dimension_threshold: float
+    min_dimension_fraction: float
+    bins: int | tuple[int, ...]
+    kernel: str
+    bandwidth: float
+    half_width: float
+    density_threshold: float
+    decay: float
+    bounds: Literal["auto"] | Bounds
+    outside: str
+    on_equivalent: str
+    warmup: str
+    reward_scale: float | Literal["auto"]
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name; numbers become plain ones, which JSON can hold."""
+        checked: dict[str, Any] = {
+            "warmup_steps": integer_from("warmup_steps", self.warmup_steps, 1),
+            "bins": checked_bins(self.bins),
+            "bounds": checked_bounds(self.bounds),
+        }
+        for name, choices in _CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
+        for name, (use, accepts) in _NUMBERS.items():
+            value = getattr(self, name)
+            if name == "reward_scale" and isinstance(value, str):
+                check_choice(name, value, ("auto",))
+            else:
+                checked[name] = number_from(name, value, use, accepts)
+        self.__dict__.update(checked)  # the one change; afterwards all stay as they are
+
+    def bins_of(self, dimensions: int) -> NDArray[np.int64]:
+        """Give the bins of each of so many dimensions."""
+        return np.broadcast_to(np.asarray(self.bins, dtype=np.int64), dimensions)
+
+    def bounds_before_warmup(
+        self, dimensions: int, space: Box | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give the bounds of each dimension, infinite where the warm-up is to tell.
+
+        Args:
+            dimensions: of an observation; 0 while that is not known.
+            space: the observation space, if known.
+
+        Raises:
+            ValueError: the settings do not fit an observation of so many dimensions.
+        """
+        if not dimensions:
+            return np.empty(0), np.empty(0)
+        if self.warmup_steps < dimensions:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} is fewer than the observation's "
+                f"{dimensions} dimensions; use at least {dimensions}"
+            )
+        if isinstance(self.bins, tuple) and len(self.bins) != dimensions:
+            raise ValueError(
+                f"bins has {len(self.bins)} numbers, but the observation has {dimensions} "
+                "dimensions; use one number for all, or one for each"
+            )
+        if self.bounds == "auto":
+            return known_bounds(space, dimensions)
+        low, high = np.array(self.bounds[0]), np.array(self.bounds[1])
+        if len(low) != dimensions:
+            raise ValueError(
+                f"bounds has {len(low)} dimensions, but the observation has {dimensions}"
+            )
+        return low, high
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def checked_bins(bins: object) -> int | tuple[int, ...]:
+    """Turn a number of bins, or one for each dimension, into plain integers from 1 on."""
+    if isinstance(bins, str) or not isinstance(bins, list | tuple | np.ndarray):
+        return integer_from("bins", bins, 1)
+    if len(bins) == 0:
+        raise ValueError(f"bins={bins!r} is empty; use a number, or one for each dimension")
+    return tuple(integer_from(f"bins[{i}]", number, 1) for i, number in enumerate(bins))
+
+
+def checked_bounds(bounds: object) -> Literal["auto"] | Bounds:
+    """Turn "auto" or (low, high) into plain numbers, refusing what makes no range."""
+    if isinstance(bounds, str):
+        check_choice("bounds", bounds, ("auto",))
+        return "auto"
+    try:
+        low, high = cast("tuple[ArrayLike, ArrayLike]", bounds)
+        lower, upper = _as_vector(low), _as_vector(high)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f'bounds={bounds!r} is neither "auto" nor a pair (low, high) of arrays'
+        ) from error
+    if lower.shape != upper.shape or not (lower <= upper).all():
+        raise ValueError(
+            f"bounds: low {lower.tolist()} and high {upper.tolist()} must have one shape, "
+            "and low must nowhere exceed high"
+        )
+    return tuple(lower.tolist()), tuple(upper.tolist())
+
+
+def _as_vector(values: ArrayLike) -> NDArray[np.float64]:
+    vector = np.asarray(values, dtype=np.float64).reshape(-1)
+    if len(vector) == 0 or np.isnan(vector).any():
+        raise ValueError("empty or NaN")
+    return vector
 
 
 class WarmUp:
@@ -37,8 +178,9 @@ class WarmUp:
         dimensions: of an observation; 0 while that is not known.
     """
 
-    given_up = None
+    given_up = NO_SLOTS
     cells = 0
+    scale_was_found = True
 
     def __init__(self, settings: FrugalSettings, dimensions: int) -> None:
         self._settings = settings
@@ -78,18 +220,10 @@ class WarmUp:
 
     def decide(self, offer: Offer) -> bool:
         """Take the rows of an offer, unless that has been done; False where a slot is in use."""
-        settings = self._settings
+        most, stores = self._settings.warmup_steps, self._settings.warmup != "observe"
         while True:
-            status = _take_rows(
-                self._rows,
-                self._row_in,
-                self._state,
-                settings.warmup_steps,
-                settings.warmup != "observe",
-                offer.rows,
-                offer.slots,
-                offer.answer,
-            )
+            arrays = self._rows, self._row_in, self._state
+            status = _take_rows(*arrays, most, stores, *offer.arrays)
             if status != NO_ROOM:
                 return bool(status == DONE)
             self._make_room(len(offer.rows), int(offer.slots.max(initial=-1)))
@@ -103,8 +237,8 @@ class WarmUp:
         if slot >= len(self._row_in):
             self._row_in = longer(self._row_in, max(slot + 1, 2 * len(self._row_in)))
 
-    def place(self, slot: int) -> None:
-        """Give the last row its slot, unless it has one."""
+    def place(self, row: Rows, slot: int) -> None:
+        """Give the last row, which this is, its slot, unless it has one."""
         seen, is_awaited = self._state.tolist()
         if is_awaited:
             self._make_room(0, slot)
@@ -135,7 +269,7 @@ class WarmUp:
             # Which of them are left when they pass through admission, in order.
             trial = Offer(rows[held], np.arange(len(held)))
             Phi(settings, partition, float(scale)).decide(trial)
-            row_in_place = dict(zip(trial.answer[1, :-1].tolist(), held.tolist(), strict=True))
+            row_in_place = dict(zip(trial.places.tolist(), held.tolist(), strict=True))
             row_in_place.pop(-1, None)
             left = np.array(sorted(row_in_place.values()), dtype=np.int64)
             fitted.given_up = slots[np.setdiff1d(held, left)]
@@ -185,10 +319,11 @@ class WarmUp:
 
 @compiled
 def _take_rows(
-    rows: Any, row_in: Any, state: Any, most: int, stores: bool, new: Any, free: Any, answer: Any
-) -> int:
+    rows: Any, row_in: Any, state: Any, most: int, stores: bool,
+    new: Any, free: Any, codes: Any, slots: Any, progress: Any,
+) -> int:  # fmt: skip
     """Take as many rows into a warm-up as it and the free slots allow, all of them or none."""
-    if answer[1, -1] < 0:
+    if progress[1] < 0:
         return DONE
     first = state[0]
     decided = min(len(new), most - first)
@@ -206,13 +341,13 @@ def _take_rows(
     for i in range(decided):
         for j in range(rows.shape[1]):  # to copy a row at once takes a second more to compile
             rows[first + i, j] = new[i, j]
-        answer[0, i], answer[1, i] = STORE if stores else DROP, -1
+        codes[i], slots[i] = STORE if stores else DROP, -1
     for i in range(placed):
         row_in[free[i]] = first + i + 1
-        answer[1, i] = free[i]
+        slots[i] = free[i]
     state[0] = first + decided
     state[1] = stores and placed < decided
-    answer[0, -1], answer[1, -1] = decided, -1
+    progress[0], progress[1] = decided, -1
     return DONE
 
 
@@ -290,7 +425,7 @@ class FrugalFilter:
         # An interrupt may come at any line, so what an offer changes is changed by one assignment,
         # or within compiled code.
         self._stage: WarmUp | Phi = WarmUp(self.settings, 0)
-        self._stream_slots = _NO_SLOTS
+        self._stream_slots = NO_SLOTS
 
     @classmethod
     def paper(cls, **changes: Any) -> FrugalFilter:
@@ -339,11 +474,9 @@ class FrugalFilter:
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        rows = as_rows(observations, rewards, self._dimensions)
+        rows = finite_rows(observations, rewards, self._dimensions)
         if self._owner != "buffer" or not self._dimensions:
             self._serve("buffer", rows.shape[1] - 1)
-        if not all_finite(rows):
-            raise ValueError("a buffer must not offer rows with NaN or infinity")
         decisions = self._offer(rows, free)
         self._warn_of_scale()
         return decisions
@@ -364,19 +497,17 @@ class FrugalFilter:
         if isinstance(warm_up, WarmUp) and warm_up.is_complete:
             fitted = warm_up.fit(self._bounds)
             if offer is not None:
-                fitted.offer, offer.released, fitted.given_up = offer, fitted.given_up, None
+                if len(fitted.given_up):
+                    offer.released = fitted.given_up
+                fitted.offer, fitted.given_up = offer, NO_SLOTS
             self._stage = fitted
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
-        stage = self._stage
-        if isinstance(stage, WarmUp):
-            stage.place(slot)
-            self._end_warm_up()
-            self._warn_of_scale()
-        elif not stage.holds(slot):
-            row = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
-            stage.put(row, np.array([slot], dtype=np.int64))
+        row = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
+        self._stage.place(row, slot)
+        self._end_warm_up()
+        self._warn_of_scale()
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
@@ -384,15 +515,13 @@ class FrugalFilter:
 
     def _warn_of_scale(self) -> None:
         """Warn once if there was no scale to find; last of all, as a warning may be an error."""
-        stage = self._stage
-        if isinstance(stage, WarmUp) or stage.scale_was_found:
-            return
-        stage.scale_was_found = True
-        warnings.warn(
-            'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled',
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        if not self._stage.scale_was_found:
+            self._stage.scale_was_found = True
+            warnings.warn(
+                'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled',
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     # --- a stream without storage -----------------------------------------------------------------
 
@@ -412,17 +541,17 @@ class FrugalFilter:
         rows = as_rows(observations, rewards, self._dimensions)
         if self._owner != "stream":
             self._serve("stream", rows.shape[1] - 1)
+        refused = 0
         if all_finite(rows):
             is_stored = self._admit(rows)
-            self._warn_of_scale()
-            return is_stored
-        is_finite = np.isfinite(rows).all(axis=1)
-        is_stored = np.zeros(len(rows), dtype=np.bool_)
-        is_stored[is_finite] = self._admit(rows[is_finite])
-        is_first = self.rejected_nonfinite == 0
-        self.rejected_nonfinite += int(np.count_nonzero(~is_finite))
+        else:
+            is_finite = np.isfinite(rows).all(axis=1)
+            is_stored = np.zeros(len(rows), dtype=np.bool_)
+            is_stored[is_finite] = self._admit(rows[is_finite])
+            refused = int(np.count_nonzero(~is_finite))
+        self.rejected_nonfinite += refused
         self._warn_of_scale()
-        if is_first:
+        if refused and self.rejected_nonfinite == refused:
             warnings.warn(
                 "transitions with NaN or infinity are refused; "
                 "rejected_nonfinite counts them, this warning comes once",
@@ -494,8 +623,7 @@ class FrugalFilter:
     @property
     def stored(self) -> int:
         """Number of rewards held."""
-        given_up = self._stage.given_up
-        return self._stage.stored + (0 if given_up is None else len(given_up))
+        return self._stage.stored
 
     @property
     def nbytes(self) -> int:
@@ -508,7 +636,7 @@ class FrugalFilter:
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell seen."""
-        return self._stage.cell_counts() if isinstance(self._stage, Phi) else _NO_SLOTS
+        return self._stage.cell_counts() if isinstance(self._stage, Phi) else NO_SLOTS
 
     def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
         """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
@@ -540,7 +668,7 @@ class FrugalFilter:
             state["reward_scale"] = stage.scale
             state["partition"] = {name: stage.partition[name].copy() for name in AXIS.names or ()}
             state["phi"] = stage.state_dict()
-            if stage.given_up is not None:
+            if len(stage.given_up):
                 state["given_up"] = stage.given_up
         elif stage.seen:
             state["warmup"] = stage.state_dict()

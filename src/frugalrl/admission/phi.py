@@ -36,14 +36,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.density_kernels import bucket_mass, make_rule, mass
-from frugalrl.admission.partition import cell_key
+from frugalrl.admission.density_kernels import RULE, bucket_mass, mass, rule_of
+from frugalrl.admission.partition import cell_key, cell_keys
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
+from frugalrl.admission.rows import NO_SLOTS
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
+    from frugalrl.admission.frugal import FrugalSettings
     from frugalrl.admission.rows import Offer, Rows
-    from frugalrl.admission.settings import FrugalSettings
 
 FAN = 8
 """Buckets of a block."""
@@ -53,8 +54,6 @@ FURTHEST = 2.0**127
 """Rewards beyond this count as this."""
 ROUNDING = 1e-11
 """More than what rounding can add up to in a density."""
-_MOST_BLOCKS = 512
-"""More than are waiting at any time while a cell's blocks are gone through."""
 DONE, NO_ROOM, SLOT_TAKEN = range(3)
 """What deciding comes to."""
 _NEVER = 2**31 - 1
@@ -94,14 +93,20 @@ BUCKET = np.dtype(
 """A bucket. Block 0 is none; its block is the first of those that are free again."""
 STATE = np.dtype(
     [
+        *RULE.descr,
+        ("threshold", "f8"),
+        ("decay", "f8"),
+        ("scale", "f8"),
+        ("replaces", "i8"),
+        ("width", "f8"),  # of a cell's buckets, a power of two
         ("clock", "i8"),  # next stamp
         ("stored", "i8"),  # rewards held
         ("cells", "i8"),  # cells in use
         ("cells_begun", "i8"),  # cells from here on never were in use
         ("blocks_begun", "i8"),  # nor blocks
-        ("width", "f8"),  # of a cell's buckets, a power of two
     ]
 )
+"""The rule by which is decided, and counts."""
 
 
 class Arrays(NamedTuple):
@@ -239,14 +244,20 @@ def _width_below(phi: Any, bucket: Any) -> Any:
 
 @compiled
 def _divide(phi: Any, oldest: Any, low: Any, high: Any, width: Any) -> Any:
-    """Pass a list on to a new block of buckets of this width, which cover [low, high)."""
+    """Pass a list on to a new block of buckets of this width, which cover [low, high).
+
+    Returns:
+        The block; 0 when there is no room for one, and nothing has changed.
+    """
     buckets, state = phi.buckets, phi.state[0]
     block = np.int64(buckets[0]["block"])
     if block != 0:
         buckets[0]["block"] = buckets[block]["block"]
-    else:
+    elif state["blocks_begun"] < len(buckets):
         block = np.int64(state["blocks_begun"])
         state["blocks_begun"] += FAN
+    else:
+        return block
     start = low if low > -np.inf else (0.5 * FAN * width if high == np.inf else high) - FAN * width
     for i in range(FAN):
         bucket = buckets[block + i]
@@ -327,12 +338,12 @@ def _count(bucket: Any, reward: Any, sign: Any) -> None:
 def prepare(phi: Any, cell: Any, reward: Any) -> bool:
     """Divide what is too crowded for another reward; False when the arrays have to grow first.
 
-    The contents stay what they are. Afterwards `insert` needs no more room.
+    The contents stay what they are. Afterwards `store` needs no more room.
 
     Args:
         phi: the arrays.
         cell: that the reward belongs to, 0 for a new one.
-        reward: about to be inserted.
+        reward: about to be stored.
     """
     cells, buckets, state = phi.cells, phi.buckets, phi.state[0]
     if state["clock"] >= _NEVER:
@@ -340,29 +351,29 @@ def prepare(phi: Any, cell: Any, reward: Any) -> bool:
     if cell == 0:
         return bool(cells[0]["chain"] != 0 or state["cells_begun"] < len(cells))
     owner = cells[cell]
-    if owner["block"] == 0:
-        if owner["count"] < SCANNED:
-            return True
-        if buckets[0]["block"] == 0 and state["blocks_begun"] == len(buckets):
-            return False
+    if owner["block"] == 0 and owner["count"] >= SCANNED:
         owner["block"] = _divide(phi, owner["oldest"], -np.inf, np.inf, state["width"])
+        if owner["block"] == 0:
+            return False
     block = np.int64(owner["block"])
-    while True:
+    while block != 0:
         bucket = buckets[_bucket_for(buckets, block, reward)]
-        if bucket["block"] == 0:
-            width = _width_below(phi, bucket)
-            if bucket["count"] < SCANNED or width == 0.0:
-                return True
-            if buckets[0]["block"] == 0 and state["blocks_begun"] == len(buckets):
-                return False
+        width = _width_below(phi, bucket)
+        if bucket["block"] == 0 and bucket["count"] >= SCANNED and width > 0.0:
             bucket["block"] = _divide(phi, bucket["oldest"], bucket["low"], bucket["high"], width)
+            if bucket["block"] == 0:
+                return False
         block = np.int64(bucket["block"])
+    return True
 
 
 @compiled
-def insert(phi: Any, cell: Any, key: Any, slot: Any, reward: Any) -> None:
-    """Store a reward as the youngest of its cell (0: a new one); `prepare` comes before."""
+def store(phi: Any, key: Any, slot: Any, reward: Any) -> bool:
+    """Store a reward as the youngest of its cell; False when the arrays have to grow first."""
     slots, buckets, state = phi.slots, phi.buckets, phi.state[0]
+    cell = find_cell(phi.cells, key)
+    if slot >= len(slots) or not prepare(phi, cell, reward):
+        return False
     if cell == 0:
         cell = _new_cell(phi, key)
     owner = phi.cells[cell]
@@ -381,6 +392,7 @@ def insert(phi: Any, cell: Any, key: Any, slot: Any, reward: Any) -> None:
         if block == 0:
             _append(slots, bucket, slot)
             _find_oldest(phi, bucket)
+    return True
 
 
 @compiled
@@ -397,7 +409,7 @@ def remove(phi: Any, slot: Any) -> bool:
     if owner["block"] == 0:
         _unlink(slots, owner, slot)
     else:
-        _remove_from_block(phi, np.int64(owner["block"]), slot, reward)
+        _remove_below(phi, np.int64(owner["block"]), slot, reward)
         if owner["count"] <= SCANNED:
             _collapse(phi, owner)
     if owner["count"] == 0:
@@ -406,141 +418,132 @@ def remove(phi: Any, slot: Any) -> bool:
 
 
 @compiled
-def _remove_from_block(phi: Any, block: Any, slot: Any, reward: Any) -> None:
-    buckets = phi.buckets
-    path = np.empty(_MOST_BLOCKS, dtype=np.int32)
-    depth = 0
-    while block != 0:
-        path[depth] = _bucket_for(buckets, block, reward)
-        block = np.int64(buckets[path[depth]]["block"])
-        depth += 1
-    _unlink(phi.slots, buckets[path[depth - 1]], slot)
-    for level in range(depth - 1, -1, -1):
-        bucket = buckets[path[level]]
-        _count(bucket, reward, -1)
-        if bucket["count"] == 0:
-            bucket["sum"] = bucket["square"] = bucket["cube"] = 0.0  # without what rounding left
-        if bucket["block"] != 0 and bucket["count"] <= SCANNED:
-            _collapse(phi, bucket)
-        if bucket["block"] == 0 or bucket["oldest"] == slot:
-            _find_oldest(phi, bucket)
+def _remove_below(phi: Any, block: Any, slot: Any, reward: Any) -> None:
+    """Take a slot out of the list below a block that it is in, and out of all counts above."""
+    bucket = phi.buckets[_bucket_for(phi.buckets, block, reward)]
+    _count(bucket, reward, -1)
+    if bucket["count"] == 0:
+        bucket["sum"] = bucket["square"] = bucket["cube"] = 0.0  # without what rounding left
+    if bucket["block"] == 0:
+        _unlink(phi.slots, bucket, slot)
+        _find_oldest(phi, bucket)
+        return
+    _remove_below(phi, np.int64(bucket["block"]), slot, reward)
+    if bucket["count"] <= SCANNED:
+        _collapse(phi, bucket)
+    if bucket["oldest"] == slot or bucket["block"] == 0:
+        _find_oldest(phi, bucket)
 
 
 # --- questions ----------------------------------------------------------------------------------
 
 
 @compiled
-def cell_mass(phi: Any, rule: Any, cell: Any, reward: Any, tolerance: Any) -> tuple[Any, Any]:
+def cell_mass(phi: Any, cell: Any, reward: Any, tolerance: Any) -> tuple[Any, Any]:
     """Sum of the masses of a cell's rewards, and how far off it may be.
 
     A bucket whose mass is known to `tolerance` or better is not looked into. With a negative one
     all lists are read, and only whole numbers added: the sum is the same whatever their order.
     """
-    owner, slots, buckets, reach = phi.cells[cell], phi.slots, phi.buckets, rule["reach"]
+    owner = phi.cells[cell]
     # So small that no sum of as many whole numbers of units has more than 62 bits.
     unit = math.ldexp(1.0, math.frexp(float(owner["count"]))[1] - 62)
-    if owner["block"] == 0:
-        return unit * _units_in_list(slots, rule, owner["oldest"], reward, unit), 0.0
-    units = np.int64(0)
-    total = doubt = 0.0
-    waiting = np.empty(_MOST_BLOCKS, dtype=np.int32)
-    waiting[0] = owner["block"]
-    count = 1
-    while count > 0:
-        count -= 1
-        block = np.int64(waiting[count])
-        for i in range(block, block + FAN):
-            bucket = buckets[i]
-            if (
-                bucket["count"] == 0
-                or bucket["low"] - reward >= reach
-                or bucket["high"] - reward <= -reach
-            ):
-                continue
-            known, off = bucket_mass(rule, bucket, reward)
-            if off <= tolerance:
-                total += known
-                doubt += off
-            elif bucket["block"] != 0:
-                waiting[count] = bucket["block"]
-                count += 1
-            else:
-                units += _units_in_list(slots, rule, bucket["oldest"], reward, unit)
+    oldest, block = np.int64(owner["oldest"]), np.int64(owner["block"])
+    total, doubt, units = _mass_below(
+        phi.slots, phi.buckets, phi.state[0], oldest, block, reward, tolerance, unit
+    )
     return total + units * unit, doubt
 
 
 @compiled
-def _units_in_list(slots: Any, rule: Any, oldest: Any, reward: Any, unit: Any) -> Any:
-    units = np.int64(0)
-    slot = np.int64(oldest)
-    while slot >= 0:
-        units += np.int64(mass(rule, slots[slot]["reward"] - reward) / unit)
-        slot = np.int64(slots[slot]["younger"])
-    return units
+def _mass_below(
+    slots: Any, buckets: Any, rule: Any, oldest: Any, block: Any, reward: Any, tolerance: Any,
+    unit: Any,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Mass of a list, or of all below a block: by sums, the doubt of these, and in units."""
+    reach = rule["reach"]
+    total, doubt, units = 0.0, 0.0, np.int64(0)
+    if block == 0:
+        slot = oldest
+        while slot >= 0:
+            units += np.int64(mass(rule, slots[slot]["reward"] - reward) / unit)
+            slot = np.int64(slots[slot]["younger"])
+        return total, doubt, units
+    for i in range(block, block + FAN):
+        bucket = buckets[i]
+        left, right = bucket["low"] - reward, bucket["high"] - reward
+        if bucket["count"] == 0 or left >= reach or right <= -reach:
+            continue
+        known, off = bucket_mass(rule, bucket, reward)
+        if off > tolerance:
+            first, inner = np.int64(bucket["oldest"]), np.int64(bucket["block"])
+            known, off, more = _mass_below(
+                slots, buckets, rule, first, inner, reward, tolerance, unit
+            )
+            units += more
+        total += known
+        doubt += off
+    return total, doubt, units
 
 
 @compiled
-def is_dense(phi: Any, rule: Any, cell: Any, reward: Any) -> bool:
+def is_dense(phi: Any, cell: Any, reward: Any) -> bool:
     """Whether the density of a reward in its cell reaches the limit: the transition is not new."""
-    count = float(phi.cells[cell]["count"])
+    rule, count = phi.state[0], float(phi.cells[cell]["count"])
     limit = count * rule["threshold"] * math.exp(-count / rule["decay"])
     if limit <= 0.0:
         return True
     rounding = ROUNDING * count
-    tolerance = -1.0 if phi.cells[cell]["block"] == 0 else count / 32.0
-    while tolerance >= 0.0:
-        total, doubt = cell_mass(phi, rule, cell, reward, tolerance)
+    tolerance = count / 32.0
+    while True:
+        total, doubt = cell_mass(phi, cell, reward, tolerance)
         if abs(total - limit) > doubt + rounding:
             return bool(total > limit)
+        if tolerance < 0.0:
+            return bool(total >= limit)
         if tolerance == 0.0:
-            break
-        # About as exact as this decision needs, should the sum have been near the truth.
-        tolerance = min(tolerance, abs(total - limit)) / 32.0
-        if tolerance < rounding:
-            tolerance = 0.0
-    total, _ = cell_mass(phi, rule, cell, reward, -1.0)
-    return bool(total >= limit)
+            tolerance = -1.0
+        else:
+            # About as exact as this decision needs, should the sum have been near the truth.
+            tolerance = min(tolerance, abs(total - limit)) / 32.0
+            if tolerance < rounding:
+                tolerance = 0.0
 
 
 @compiled
 def oldest_within(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     """Slot of the oldest of a cell's rewards at most `within` away, or -1."""
-    owner, slots, buckets = phi.cells[cell], phi.slots, phi.buckets
-    best, best_stamp = np.int64(-1), np.int64(_NEVER)
-    if owner["block"] == 0:
-        return _first_near(slots, owner["oldest"], reward, within, best_stamp)
-    waiting = np.empty(_MOST_BLOCKS, dtype=np.int32)
-    waiting[0] = owner["block"]
-    count = 1
-    while count > 0:
-        count -= 1
-        block = np.int64(waiting[count])
-        for i in range(block, block + FAN):
-            bucket = buckets[i]
-            left, right = bucket["low"] - reward, bucket["high"] - reward
-            if bucket["stamp"] >= best_stamp or left > within or right < -within:
-                continue
-            if left >= -within and right <= within:
-                best, best_stamp = np.int64(bucket["oldest"]), np.int64(bucket["stamp"])
-            elif bucket["block"] != 0:
-                waiting[count] = bucket["block"]
-                count += 1
-            else:
-                found = _first_near(slots, bucket["oldest"], reward, within, best_stamp)
-                if found >= 0:
-                    best, best_stamp = found, np.int64(slots[found]["stamp"])
-    return best
+    owner = phi.cells[cell]
+    oldest, block = np.int64(owner["oldest"]), np.int64(owner["block"])
+    return _older_below(phi.slots, phi.buckets, oldest, block, reward, within, np.int64(-1))
 
 
 @compiled
-def _first_near(slots: Any, oldest: Any, reward: Any, within: Any, before: Any) -> Any:
-    """First slot of a list with a reward at most `within` away and a stamp `before` this, or -1."""
-    slot = np.int64(oldest)
-    while slot >= 0 and slots[slot]["stamp"] < before:
-        if abs(slots[slot]["reward"] - reward) <= within:
-            return slot
-        slot = np.int64(slots[slot]["younger"])
-    return np.int64(-1)
+def _older_below(
+    slots: Any, buckets: Any, oldest: Any, block: Any, reward: Any, within: Any, best: Any
+) -> Any:
+    """Slot of a list or a block with the oldest reward at most `within` away; `best` if older."""
+    before = np.int64(slots[best]["stamp"]) if best >= 0 else np.int64(_NEVER)
+    if block == 0:
+        slot = oldest
+        while slot >= 0 and slots[slot]["stamp"] < before:
+            if abs(slots[slot]["reward"] - reward) <= within:
+                return slot
+            slot = np.int64(slots[slot]["younger"])
+        return best
+    for i in range(block, block + FAN):
+        bucket = buckets[i]
+        left, right = bucket["low"] - reward, bucket["high"] - reward
+        if bucket["stamp"] >= before or left > within or right < -within:
+            continue
+        first, inner = np.int64(bucket["oldest"]), np.int64(bucket["block"])
+        if left >= -within and right <= within:
+            best = first
+        else:
+            best = _older_below(slots, buckets, first, inner, reward, within, best)
+        if best >= 0:
+            before = np.int64(slots[best]["stamp"])
+    return best
 
 
 @compiled
@@ -571,19 +574,20 @@ def _decide(
     buckets: Any,
     state: Any,
     partition: Any,
-    rules: Any,
     rows: Any,
     free: Any,
-    answer: Any,
+    codes: Any,
+    places: Any,
+    progress: Any,
 ) -> int:
-    """Decide about rows in order, going on where the `answer` ends.
+    """Decide about the rows of an offer in order, going on where its `progress` ends.
 
     Returns:
         Whether that is done, or what is in the way: too little room, which changes nothing, or a
         free slot that holds something.
     """
-    phi, rule = Arrays(slots, cells, buckets, state), rules[0]
-    row, taken = answer[0, -1], answer[1, -1]
+    phi, rule = Arrays(slots, cells, buckets, state), state[0]
+    row, taken = progress[0], progress[1]
     if row == 0:
         for slot in free:
             if slot < len(slots) and slots[slot]["cell"] != 0:
@@ -593,7 +597,7 @@ def _decide(
         key = cell_key(partition, rows[row])
         cell = find_cell(cells, key)
         code, slot = STORE, np.int64(-1)
-        if cell != 0 and is_dense(phi, rule, cell, reward):
+        if cell != 0 and is_dense(phi, cell, reward):
             code = REPLACE if rule["replaces"] else DROP
         if code == REPLACE:
             slot = equivalent_slot(phi, cell, reward, rule["half_width"])
@@ -603,17 +607,15 @@ def _decide(
                 taken += 1
             else:
                 taken = -1
-        if slot >= 0:
-            if slot >= len(slots) or not prepare(phi, cell, reward):
+        if code == REPLACE:
+            if not prepare(phi, cell, reward):
                 return NO_ROOM
-            if code == REPLACE:
-                remove(phi, slot)
-                cell = find_cell(cells, key)  # which is gone if that was its only reward
-                prepare(phi, cell, reward)  # what that has joined; there is room
-            insert(phi, cell, key, slot, reward)
-        answer[0, row], answer[1, row] = code, slot
+            remove(phi, slot)
+        if slot >= 0 and not store(phi, key, slot, reward):
+            return NO_ROOM
+        codes[row], places[row] = code, slot
         row += 1
-        answer[0, -1], answer[1, -1] = row, taken
+        progress[0], progress[1] = row, taken
     return DONE
 
 
@@ -624,47 +626,25 @@ def _scaled(rule: Any, row: Any) -> Any:
 
 
 @compiled
-def _density(phi: Any, partition: Any, rules: Any, row: Any) -> Any:
+def _density(phi: Any, partition: Any, row: Any) -> Any:
     cell = find_cell(phi.cells, cell_key(partition, row))
     if cell == 0:
         return 0.0
-    reward = _scaled(rules[0], row)
-    return cell_mass(phi, rules[0], cell, reward, 0.0)[0] / phi.cells[cell]["count"]
+    return cell_mass(phi, cell, _scaled(phi.state[0], row), 0.0)[0] / phi.cells[cell]["count"]
+
+
+@compiled
+def _insert_all(
+    slots: Any, cells: Any, buckets: Any, state: Any, keys: Any, rewards: Any, places: Any, i: Any
+) -> Any:
+    """Store rewards from one on in these slots; gives the first for which there is no room."""
+    phi = Arrays(slots, cells, buckets, state)
+    while i < len(places) and store(phi, keys[i], places[i], rewards[i]):
+        i += 1
+    return i
 
 
 # --- the arrays and their owner -----------------------------------------------------------------
-
-
-@compiled
-def _insert_one(phi: Any, key: Any, reward: Any, slot: Any) -> bool:
-    """Store a reward as the youngest of the cell with this key; False when there is no room."""
-    cell = find_cell(phi.cells, key)
-    has_room = slot < len(phi.slots) and prepare(phi, cell, reward)
-    if has_room:
-        insert(phi, cell, key, slot, reward)
-    return bool(has_room)
-
-
-@compiled
-def _insert_all(phi: Any, keys: Any, rewards: Any, places: Any, i: Any) -> Any:
-    """Store rewards from one on in these slots; gives the first for which there is no room."""
-    while i < len(places) and _insert_one(phi, keys[i], rewards[i], places[i]):
-        i += 1
-    return i
-
-
-@compiled
-def _put(
-    slots: Any, cells: Any, buckets: Any, state: Any,
-    partition: Any, rules: Any, rows: Any, places: Any, i: Any,
-) -> Any:  # fmt: skip
-    """Store rows from one on in these slots; gives the first for which there is no room."""
-    phi, rule = Arrays(slots, cells, buckets, state), rules[0]
-    while i < len(places) and _insert_one(
-        phi, cell_key(partition, rows[i]), _scaled(rule, rows[i]), places[i]
-    ):
-        i += 1
-    return i
 
 
 def longer(array: NDArray[Any], length: int) -> NDArray[Any]:
@@ -688,29 +668,25 @@ class Phi:
         self.partition = partition
         self.scale = scale or 1.0
         self.scale_was_found = scale > 0.0
-        self.rules = make_rule(
-            settings.kernel,
-            settings.bandwidth,
-            settings.half_width,
-            settings.density_threshold,
-            settings.decay,
-            self.scale,
+        rule = (
+            *rule_of(settings.kernel, settings.bandwidth, settings.half_width),
+            *(settings.density_threshold, settings.decay, self.scale),
             settings.on_equivalent == "replace",
         )
         width = math.ldexp(2.0, math.frexp(settings.bandwidth + settings.half_width)[1])
-        state = np.array([(0, 0, 0, 1, FAN, width)], dtype=STATE)
+        state = np.array([(*rule, width, 0, 0, 0, 1, FAN)], dtype=STATE)
         self.arrays = Arrays(
             np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
         )
-        self.given_up: NDArray[np.int64] | None = None
+        self.given_up = NO_SLOTS
         """Slots given up when the warm-up ended, until the owner is told."""
         self.offer: Offer | None = None
         """The last offer, which may be made again."""
 
     @property
     def stored(self) -> int:
-        """Rewards held."""
-        return int(self.arrays.state["stored"][0])
+        """Slots in use; those given up count until the owner is told."""
+        return int(self.arrays.state["stored"][0]) + len(self.given_up)
 
     @property
     def cells(self) -> int:
@@ -727,48 +703,49 @@ class Phi:
         counts = self.arrays.cells["count"].astype(np.int64)
         return counts[counts > 0]
 
-    def holds(self, slot: int) -> bool:
-        """Tell whether a slot holds a reward."""
-        return 0 <= slot < len(self.arrays.slots) and bool(self.arrays.slots["cell"][slot])
-
-    def oldest_first(self) -> NDArray[np.int64]:
-        """Give the slots that hold a reward, oldest first."""
-        held = np.flatnonzero(self.arrays.slots["cell"])
-        return held[np.argsort(self.arrays.slots["stamp"][held])]
-
     def slots_held(self) -> NDArray[np.int64]:
         """Slots in use, in ascending order; those given up count until the owner is told."""
-        held = np.flatnonzero(self.arrays.slots["cell"])
-        return held if self.given_up is None else np.sort(np.append(held, self.given_up))
+        return np.sort(np.append(np.flatnonzero(self.arrays.slots["cell"]), self.given_up))
 
     def density(self, row: NDArray[np.float64]) -> float:
         """Reward density estimate of a row; 0 in an empty cell."""
-        return float(_density(self.arrays, self.partition, self.rules, row))
+        return float(_density(self.arrays, self.partition, row))
 
     def decide(self, offer: Offer) -> bool:
         """Decide about an offer, unless that has been done; False where a free slot is in use."""
         while True:
-            status = _decide(
-                *self.arrays, self.partition, self.rules, offer.rows, offer.slots, offer.answer
-            )
+            status = _decide(*self.arrays, self.partition, *offer.arrays)
             if status != NO_ROOM:
                 break
-            taken = int(offer.answer[1, -1])
+            taken = offer.progress.item(1)
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
-        if status == DONE and self.given_up is offer.given_up:
-            self.given_up = None
+        if status == DONE:
+            self.given_up = NO_SLOTS  # the offer's answer says what became of them
         return bool(status == DONE)
 
     def put(self, rows: Rows, slots: NDArray[np.int64]) -> None:
         """Store rows without asking whether they are new."""
-        i = 0
-        while (i := _put(*self.arrays, self.partition, self.rules, rows, slots, i)) < len(slots):
-            self._make_room(int(slots[i]))
+        with np.errstate(over="ignore"):
+            rewards = np.clip(rows[:, -1] / self.scale, -FURTHEST, FURTHEST)
+        self._insert(cell_keys(self.partition, rows), rewards, slots)
+
+    def place(self, row: Rows, slot: int) -> None:
+        """Store one row, unless its slot is known already."""
+        slots = self.arrays.slots
+        if (slot >= len(slots) or slots["cell"][slot] == 0) and slot not in self.given_up:
+            self.put(row, np.array([slot], dtype=np.int64))
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
-        if not remove(self.arrays, slot) and self.given_up is not None:
+        if not remove(self.arrays, slot):
             self.given_up = self.given_up[self.given_up != slot]
+
+    def _insert(
+        self, keys: NDArray[np.uint64], rewards: NDArray[np.float64], slots: NDArray[np.int64]
+    ) -> None:
+        i = 0
+        while (i := _insert_all(*self.arrays, keys, rewards, slots, i)) < len(slots):
+            self._make_room(int(slots[i]))
 
     def _make_room(self, slot: int) -> None:
         """Let the arrays grow where another reward might find them too short.
@@ -778,28 +755,28 @@ class Phi:
         Args:
             slot: that the reward goes into.
         """
-        slots, cells, buckets, states = self.arrays
-        if states[0]["clock"] >= _NEVER:
+        room = [len(array) for array in self.arrays[:3]]
+        if self.arrays.state["clock"] >= _NEVER:
             again = Phi(self._settings, self.partition, self.scale)  # with stamps from 0 on
             again.load_state_dict(self.state_dict())
             self.arrays = again.arrays
-        elif slot >= len(slots):
-            self._grow(slot + slot // 8 + 16, len(cells), len(buckets))
-        elif states[0]["cells"] == len(cells) - 1:
-            self._grow(len(slots), len(cells) + len(cells) // 8 + 16, len(buckets))
+        elif slot >= room[0]:
+            self._grow(slot + slot // 8 + 16, room[1], room[2])
+        elif self.cells == room[1] - 1:
+            self._grow(room[0], room[1] + room[1] // 8 + 16, room[2])
         else:
-            self._grow(len(slots), len(cells), len(buckets) + (len(buckets) // FAN // 8 + 1) * FAN)
+            self._grow(room[0], room[1], room[2] + (room[2] // FAN // 8 + 1) * FAN)
 
-    def _grow(self, slots: int, cells: int, buckets: int) -> None:
+    def _grow(self, *room: int) -> None:
         """Let slots, cells and buckets be as many as these, which are at least what they are."""
-        grown = [
+        slots, cells, buckets = (
             array if len(array) == length else longer(array, length)
-            for array, length in zip(self.arrays, (slots, cells, buckets), strict=False)
-        ]
-        if cells > len(self.arrays.cells) and self.cells:
-            _link_cells(grown[1])
+            for array, length in zip(self.arrays, room, strict=False)
+        )
+        if cells is not self.arrays.cells and self.cells:
+            _link_cells(cells)
         # All at once, for an interrupt.
-        self.arrays = Arrays(grown[0], grown[1], grown[2], self.arrays.state)
+        self.arrays = Arrays(slots, cells, buckets, self.arrays.state)
 
     def state_dict(self) -> dict[str, Any]:
         """Give the contents, on which decisions depend, and the room, on which `nbytes` does.
@@ -807,7 +784,8 @@ class Phi:
         Contents are slots, rewards and cell keys, oldest first; all else follows from them.
         """
         slots, cells, buckets, _ = self.arrays
-        held = self.oldest_first()
+        held = np.flatnonzero(slots["cell"])
+        held = held[np.argsort(slots["stamp"][held])]
         return {
             "slots": held,
             "rewards": slots["reward"][held],
@@ -841,6 +819,4 @@ class Phi:
         if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
             raise ValueError(f"the filter has room for {room}, which cannot be")
         self._grow(*room)
-        places, i = slots.astype(np.int64), 0
-        while (i := _insert_all(self.arrays, keys, rewards, places, i)) < len(places):
-            self._make_room(int(places[i]))
+        self._insert(keys, rewards, slots.astype(np.int64))

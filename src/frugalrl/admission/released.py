@@ -11,7 +11,7 @@ import numpy as np
 from frugalrl.admission.frugal import FrugalFilter, WarmUp
 from frugalrl.admission.partition import AXIS, cell_key, checked_partition, make_partition
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
-from frugalrl.admission.rows import Offer, all_finite, as_rows
+from frugalrl.admission.rows import Offer, as_rows, finite_rows
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
 
@@ -143,24 +143,21 @@ class ReleasedFilter:
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        rows = as_rows(observations, rewards, len(self._bounds[0]))
+        rows = finite_rows(observations, rewards, len(self._bounds[0]))
         if not len(self._bounds[0]):
             self._expect(rows.shape[1] - 1, None)
-        if not all_finite(rows):
-            raise ValueError("a buffer must not offer rows with NaN or infinity")
         if self._offer is None or not self._offer.is_same(rows, free):
             offer = Offer(rows, free)
             taken = 0
             for row in range(len(rows)):
                 state, reward = rows[row, :-1], float(rows[row, -1])
                 slot = self._replaced_slot(state, reward)
-                offer.answer[0, row] = STORE if slot < 0 else REPLACE
+                offer.codes[row] = STORE if slot < 0 else REPLACE
                 if slot < 0 and taken < len(offer.slots):
                     slot = int(offer.slots[taken])
                     taken += 1
                     self._store(state, reward, slot)
-                offer.answer[1, row] = slot
-                offer.answer[0, -1] = row + 1
+                offer.places[row], offer.progress[0] = slot, row + 1
                 if slot < 0:
                     break
             self._offer = offer

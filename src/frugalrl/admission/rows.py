@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.float64]
 
+NO_SLOTS = np.empty(0, dtype=np.int64)
 _REAL_NUMBERS = "fiub"
 """Kinds of arrays that hold real numbers; others NumPy would turn into such without a word."""
 
@@ -34,35 +35,36 @@ class Offer:
             ones run out they are replaced, the others are released.
     """
 
-    def __init__(self, rows: Rows, free: Any, given_up: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, rows: Rows, free: Any, given_up: NDArray[np.int64] = NO_SLOTS) -> None:
         self.rows = rows
         self.free = free
         self.slots = np.ascontiguousarray(free[: len(rows)], dtype=np.int64)
         self.given_up = given_up
-        if given_up is not None:
+        if len(given_up):
             self.slots = np.append(self.slots, given_up)
+        self.codes = np.empty(len(rows), dtype=np.int8)
+        self.places = np.empty(len(rows), dtype=np.int64)
+        self.progress = np.zeros(2, dtype=np.int64)
+        """Rows decided, and free slots taken, or -1 when no more is to be decided."""
         self.released: NDArray[np.int64] | None = None
-        self.answer = np.zeros((2, len(rows) + 1), dtype=np.int64)
-        """Code and slot of each row; last, how many rows are decided, and how many slots taken, or
-        -1 when no more is to be decided."""
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What compiled code decides about, and where it writes what it decides."""
+        return self.rows, self.slots, self.codes, self.places, self.progress
 
     def is_same(self, rows: Rows, free: Any) -> bool:
         """Whether another offer is this one made again."""
         return free is self.free and np.array_equal(rows, self.rows)
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether no more is to be decided."""
-        return bool(self.answer[1, -1] < 0)
-
     def decisions(self) -> Decisions:
         """The answer."""
-        decided = self.answer[0, -1]
-        codes, slots = self.answer[0, :decided].astype(np.int8), self.answer[1, :decided]
-        if self.given_up is None:
+        decided = self.progress.item(0)
+        codes, slots = self.codes[:decided], self.places[:decided]
+        if not len(self.given_up):
             return Decisions(codes, slots, self.released)
         is_reused = (codes == STORE) & np.isin(slots, self.given_up)
-        codes[is_reused] = REPLACE
+        codes = np.where(is_reused, np.int8(REPLACE), codes)
         return Decisions(codes, slots, np.setdiff1d(self.given_up, slots[is_reused]))
 
 
@@ -99,6 +101,14 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
         )
     rows = np.empty((count, found + 1))
     rows[:, :-1], rows[:, -1] = states, values
+    return rows
+
+
+def finite_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Rows:
+    """Give what a buffer offers as rows; it has refused what is not finite before."""
+    rows = as_rows(observations, rewards, dimensions)
+    if not all_finite(rows):
+        raise ValueError("a buffer must not offer rows with NaN or infinity")
     return rows
 
 

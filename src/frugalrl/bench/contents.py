@@ -128,7 +128,7 @@ def gradient_variance(
 
 def state_map(visited: Floats, stored: Floats, warmup: int) -> dict[str, Any]:
     """Count visited and stored states (n, d) on a grid over the two leading dimensions."""
-    from frugalrl.admission.dimensions import important_dimensions
+    from frugalrl.admission.partition import important_dimensions
 
     width = visited.shape[1]
     order = important_dimensions(visited[: max(warmup, width)], 1e-9, 1.0)

@@ -140,7 +140,7 @@ def important_dimensions_of(run: Run) -> list[int]:
 
     Their numbers are the paper's on all nine benchmarks; which ones they are it does not say.
     """
-    from frugalrl.admission.dimensions import important_dimensions
+    from frugalrl.admission.partition import important_dimensions
 
     observations, _ = random_steps(train_config(run, {}, None), run.warmup_steps)
     return [int(dimension) for dimension in important_dimensions(observations, 0.5, 0.04)]
