@@ -173,6 +173,32 @@ def test_single_transitions_without_buffer_ids():
     assert len(buffer[buffer.get_buffer_indices(int(start[0]), 0)]) == 5
 
 
+def test_a_single_step_is_stored_as_in_the_plain_buffer():
+    buffers = ReplayBuffer(10), FrugalReplayBuffer(10, admission=frugalrl.AdmitAll())
+    observation = np.zeros(2)
+    for step, name in enumerate(["a", "longer", "b"]):
+        observation += 1  # in place, as some environments do
+        for buffer in buffers:
+            given = Batch(
+                obs=observation,
+                act=step,
+                rew=0.5 * step,
+                terminated=step == 1,
+                truncated=False,
+                obs_next=observation,
+                info={"name": name, "inner": {"value": step}, "mask": torch.ones(2)},
+            )
+            buffer.add(given)
+    theirs, ours = (buffer[np.arange(3)] for buffer in buffers)
+    for key in ("obs", "act", "rew", "terminated", "truncated", "done", "obs_next"):
+        assert theirs[key].dtype == ours[key].dtype
+        np.testing.assert_array_equal(theirs[key], ours[key])
+    for batch in (theirs, ours):
+        assert batch.info.name.tolist() == ["a", "longer", "b"]
+        assert batch.info.inner.value.tolist() == [0, 1, 2]
+        assert batch.info.mask.equal(torch.ones(3, 2))
+
+
 def test_unfinished_episodes_are_known():
     buffer = make(2, **FILTERS["all"])
     assert buffer.unfinished_index().tolist() == []

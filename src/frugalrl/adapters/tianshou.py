@@ -311,7 +311,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         if missing:
             raise ValueError(f"the batch has no {', '.join(sorted(missing))}")
         if buffer_ids is None and len(self._episodes) == 1 and np.ndim(rows.rew) == 0:
-            rows = Batch.stack([rows])
+            rows = _one_row(rows)
         ids = range(len(self._episodes)) if buffer_ids is None else buffer_ids
         rows.__dict__["done"] = np.logical_or(rows.terminated, rows.truncated)
         return rows, [int(environment) for environment in ids]
@@ -473,6 +473,18 @@ class FrugalVectorReplayBuffer(FrugalReplayBuffer, VectorReplayBuffer):
     @property
     def _environments(self) -> int:
         return self.buffer_num
+
+
+def _one_row(value: Any) -> Any:
+    """Copy a step into a batch with one row; many times faster than `Batch.stack([step])`."""
+    if isinstance(value, Batch):
+        one = Batch()
+        one.__dict__.update({key: _one_row(value[key]) for key in value.get_keys()})
+        return one
+    if hasattr(value, "clone"):  # a tensor
+        return value.clone()[None]
+    row = np.array(value)[None]
+    return row.astype(object) if row.dtype.kind in "US" else row  # strings of any length
 
 
 def _joined(rows: list[Batch]) -> Batch:
