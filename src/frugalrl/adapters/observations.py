@@ -66,7 +66,6 @@ class FlatObservations:
             if key in read:
                 columns.append(np.arange(start, stop))
             start = stop
-        self.is_double = any(part.dtype == np.float64 for part in self._parts)
         self.space = spaces.Box(np.concatenate(lows), np.concatenate(highs), dtype=np.float64)
         self.columns: NDArray[np.int64] = np.concatenate([np.empty(0, np.int64), *columns])
         """Columns that a filter reads; none where all is images."""
@@ -140,12 +139,10 @@ def _keys_to_read(
     wanted = {observation_key} if isinstance(observation_key, str) else set(observation_key)
     unknown = sorted(str(key) for key in wanted - vectors)
     if unknown or not wanted:
-        there = ", ".join(repr(key) for key in vectors if key is not None)
-        raise ValueError(
-            f"observation_key={observation_key!r}: "
-            + (f"{unknown[0]!r} is no vector in the observation space; " if unknown else "")
-            + (f"use of {there}" if there else "the observation space is no Dict; leave it out")
-        )
+        there = ", ".join(repr(key) for key in subspaces if key is not None and key in vectors)
+        wrong = f"{unknown[0]!r} is no vector in the observation space; " if unknown else ""
+        hint = f"the vectors are {there}" if there else "the space is no Dict; leave it out"
+        raise ValueError(f"observation_key={observation_key!r}: {wrong}{hint}")
     return set(wanted)
 
 

@@ -374,9 +374,8 @@ def _lay_out(
         raise ValueError(
             'dtype="float64" goes with frugalrl.AdmitAll() alone; use "float32" or "float16"'
         )
-    layout = FlatObservations(space, dtype == "float64", observation_key, dtype == "float16")
-    if dtype is None and is_all and layout.is_double:
-        layout = FlatObservations(space, True, observation_key)
+    exact = is_all and dtype in (None, "float64")
+    layout = FlatObservations(space, exact, observation_key, dtype == "float16")
     if not len(layout.columns) and not _is_blind(admission):
         raise ValueError(
             f"observation_space is {space}: nothing but images, while important dimensions and "
