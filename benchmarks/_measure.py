@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def conditions(packages: Iterable[str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in packages},
         "commit": _commit(),
-        "command": " ".join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
 
 

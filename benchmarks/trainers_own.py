@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from _measure import conditions, print_table, write_json, write_page
 
 PACKAGES = ("stable-baselines3", "sb3-contrib", "sbx-rl", "torch", "jax", "gymnasium", "numpy")
+RESULTS = Path(__file__).parents[1] / "results" / "adapters" / "trainers_own.json"
 TITLE = "The trainers' own tests with our buffer"
 COUNTS = ("passed", "with_our_buffer", "skipped")
 HEADER = ("file", "passed", "with our buffer", "skipped", "refused as expected", "unexpected")
@@ -174,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("directory", nargs="+", type=Path, help="an unpacked source distribution")
     parser.add_argument("--files", nargs="+", help="names of files of tests; all without")
     parser.add_argument("-k", default="", help="which tests, as for pytest")
-    parser.add_argument("--out", type=Path, help="JSON that the results are written to or added to")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON to add the results to")
     options = parser.parse_args(arguments)
     began = conditions(PACKAGES)
     files: dict[str, Any] = {}
@@ -182,11 +183,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         there = sorted(path.name for path in (directory / "tests").glob("test_*.py"))
         for file in options.files or there:
             row = run_file(directory.resolve(), file, ["-k", options.k])
-            files[f"{directory.name}/{file}"] = {**row, "made_with": began}
+            if any(row.values()):  # `-k` may have left nothing
+                files[f"{directory.name}/{file}"] = {**row, "made_with": began}
     for title, header, rows in tables(files):
         print_table(title, header, rows)
-    if options.out:
-        save(options.out, files)
+    save(options.out, files)
     unexpected = [test for row in files.values() for test in row["unexpected"]]
     for test in unexpected:
         print(f"unexpected: {test}")
@@ -198,11 +199,11 @@ def save(path: Path, files: dict[str, Any]) -> None:
     before = json.loads(path.read_text()) if path.exists() else {}
     content = dict(sorted({**before, **files}.items()))
     write_json(path, content)
+    runs = {row["made_with"]["command"]: row["made_with"] for row in content.values()}
     made_with = {}
-    for name, row in content.items():
-        made = row["made_with"]
-        versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
-        made_with[f"{made['command']} with {versions}"] = made
+    for number, run in enumerate(runs.values(), 1):
+        versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+        made_with[f"{number}, {versions}"] = run
     write_page(path.with_suffix(".md"), TITLE, tables(content), made_with)
 
 
