@@ -370,6 +370,22 @@ def test_load_refuses_a_buffer_made_otherwise(tmp_path):
         saved.load(pickled)
 
 
+def test_a_file_that_begins_as_a_pickle_would_is_read(tmp_path):
+    path = tmp_path / "buffer.safetensors"
+    saved = make_buffer(2, warmup_steps=5)
+    offer(saved, np.random.default_rng(0))
+    saved.save(path)
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    longer = (length // 65536 + 1) * 65536 + 0x0280  # begins with the bytes 80 02
+    header = content[8 : 8 + length].ljust(longer)
+    path.write_bytes(longer.to_bytes(8, "little") + header + content[8 + length :])
+    assert path.read_bytes()[:2] == b"\x80\x02"
+    other = make_buffer(2, warmup_steps=5)
+    other.load(path)
+    assert len(other) == len(saved) > 0
+
+
 @pytest.mark.parametrize("rows", [4, 14])
 def test_a_plain_buffer_fills_a_frugal_one(rows):
     frugal = make_buffer(2, warmup_steps=5, bins=3)

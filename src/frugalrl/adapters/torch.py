@@ -400,10 +400,11 @@ def _refuse_pickle(path: str | os.PathLike[str]) -> None:
     """Say what to do with a pickle: it could run code, so it is not opened here."""
     try:
         with open(path, "rb") as file:
-            start = file.read(2)
+            start = file.read(9)
     except OSError:
         return  # the reader of the right format says what is wrong
-    if start[:1] == b"\x80" and start[1:] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+    # Safetensors begins with eight bytes for a length, which may be any, and an opening brace.
+    if len(start) > 1 and start[0] == 0x80 and 2 <= start[1] <= 5 and start[8:] != b"{":
         raise ValueError(
             f"{os.fspath(path)} is a pickle, which could run code, so `load` does not open it; "
             "for one of your own: model.load_replay_buffer(path), or "
