@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdmissionLedger", "FlatObservations"]
 
-_HOMES = {
-    "AdmissionLedger": "frugalrl.adapters.ledger",
-    "FlatObservations": "frugalrl.adapters.observations",
-}
+_HOMES = {"AdmissionLedger": "ledger", "FlatObservations": "observations"}
 _TRAINERS = ("sb3", "skrl", "tianshou", "torch", "torchrl")
 
 
@@ -28,7 +25,7 @@ def __getattr__(name: str) -> Any:
     if name in _TRAINERS:
         return import_module(f"{__name__}.{name}")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

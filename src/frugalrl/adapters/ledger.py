@@ -175,12 +175,10 @@ class AdmissionLedger:
             )
         slots = np.asarray(state["slots"], dtype=np.int64)
         positions = np.asarray(state["positions"], dtype=np.int64)
+        distinct = len(np.unique(slots)) == len(slots)
         in_range = bool((slots >= 0).all() and (slots < self.capacity).all())
-        if (
-            not in_range
-            or len(np.unique(slots)) != len(slots)
-            or not np.array_equal(np.sort(positions), np.arange(len(slots)))
-        ):
+        dense = np.array_equal(np.sort(positions), np.arange(len(slots)))
+        if not (distinct and in_range and dense):
             raise ValueError("the state's slots and positions do not belong together")
         admission = type(self.admission).from_state_dict(state["admission"])
         self._counts = {name: int(count) for name, count in state["counts"].items()}

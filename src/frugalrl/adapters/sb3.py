@@ -193,16 +193,10 @@ class FrugalCallback(BaseCallback):
                 f"this one has {type(buffer).__name__}; a plain buffer that was loaded can be "
                 "offered to a frugal one with FrugalReplayBuffer.fill"
             )
-        self._warn_of_a_long_warmup(buffer)
-
-    def _warn_of_a_long_warmup(self, buffer: FrugalReplayBuffer) -> None:
-        """Say that nothing will be filtered, where that is so."""
         settings = getattr(buffer.admission, "settings", None)
         warmup = getattr(settings, "warmup_steps", 0)
-        if getattr(buffer.admission, "is_fitted", True):
-            return
         offered = buffer.stats.offered + self.locals["total_timesteps"] - self.num_timesteps
-        if offered < warmup:
+        if offered < warmup and not getattr(buffer.admission, "is_fitted", True):
             warnings.warn(
                 f"the filter's warm-up takes {warmup:,} steps and this training ends before it, so "
                 "everything is stored and nothing filtered; lower warmup_steps in "

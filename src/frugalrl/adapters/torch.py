@@ -201,9 +201,9 @@ class ReplayBuffer:
         to the bit. Otherwise there are no rows, and one uniform draw among the stored transitions
         takes their place.
         """
+        if not len(self._replay):
+            self._offer_shorter_returns()
         stored, stats = len(self._replay), self._replay.stats
-        if stored == 0:
-            stored, stats = self._first_of_n_steps()
         if stats.stored == stats.offered and stored % self.n_envs == 0:
             rows = np.random.randint(0, stored // self.n_envs, size=batch_size)  # noqa: NPY002
             envs = np.random.randint(0, high=self.n_envs, size=batch_size)  # noqa: NPY002
@@ -212,14 +212,13 @@ class ReplayBuffer:
         # A filtered warm-up leaves gaps between slots.
         return np.asarray(self._replay.slots()[drawn]) if self._replay.has_gaps else drawn
 
-    def _first_of_n_steps(self) -> tuple[int, BufferStats]:
-        """Let a batch be drawn before the first n-step return is known, from shorter ones."""
+    def _offer_shorter_returns(self) -> None:
+        """Let a batch be drawn before the first n-step return is known."""
         made = None if self._n_step is None else self._n_step.flush()
         if made is not None:
             self._offer_n_step(made)
         if not len(self._replay):
             raise ValueError("the buffer is empty: nothing was added, or all of it was refused")
-        return len(self._replay), self._replay.stats
 
     def _get_samples(self, slots: NDArray[np.int64]) -> ReplayBufferSamples:
         """Gather slots into a tuple of tensors."""
