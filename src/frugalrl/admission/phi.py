@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.density_kernels import RULE, bucket_mass, mass, rule_of
-from frugalrl.admission.partition import cell_key, cell_keys
+from frugalrl.admission.partition import cell_key
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.admission.rows import NO_SLOTS
 from frugalrl.compiling import compiled
@@ -600,17 +600,16 @@ def _decide(
         if cell != 0 and is_dense(phi, cell, reward):
             code = REPLACE if rule["replaces"] else DROP
         if code == REPLACE:
+            if not prepare(phi, cell, reward):
+                return NO_ROOM
             slot = equivalent_slot(phi, cell, reward, rule["half_width"])
+            remove(phi, slot)
         elif code == STORE:
             if taken < len(free):
                 slot = free[taken]
                 taken += 1
             else:
                 taken = -1
-        if code == REPLACE:
-            if not prepare(phi, cell, reward):
-                return NO_ROOM
-            remove(phi, slot)
         if slot >= 0 and not store(phi, key, slot, reward):
             return NO_ROOM
         codes[row], places[row] = code, slot
@@ -634,11 +633,22 @@ def _density(phi: Any, partition: Any, row: Any) -> Any:
 
 
 @compiled
-def _insert_all(
-    slots: Any, cells: Any, buckets: Any, state: Any, keys: Any, rewards: Any, places: Any, i: Any
+def _put(
+    slots: Any, cells: Any, buckets: Any, state: Any, partition: Any, rows: Any, places: Any, i: Any
 ) -> Any:
-    """Store rewards from one on in these slots; gives the first for which there is no room."""
+    """Store rows from one on in these slots; gives the first for which there is no room."""
     phi = Arrays(slots, cells, buckets, state)
+    while i < len(places):
+        reward = _scaled(state[0], rows[i])
+        if not store(phi, cell_key(partition, rows[i]), places[i], reward):
+            break
+        i += 1
+    return i
+
+
+@compiled
+def _load(phi: Any, keys: Any, rewards: Any, places: Any, i: Any) -> Any:
+    """Store rewards from one on in these slots; gives the first for which there is no room."""
     while i < len(places) and store(phi, keys[i], places[i], rewards[i]):
         i += 1
     return i
@@ -725,27 +735,21 @@ class Phi:
 
     def put(self, rows: Rows, slots: NDArray[np.int64]) -> None:
         """Store rows without asking whether they are new."""
-        with np.errstate(over="ignore"):
-            rewards = np.clip(rows[:, -1] / self.scale, -FURTHEST, FURTHEST)
-        self._insert(cell_keys(self.partition, rows), rewards, slots)
+        i = 0
+        while (i := _put(*self.arrays, self.partition, rows, slots, i)) < len(slots):
+            self._make_room(int(slots[i]))
 
     def place(self, row: Rows, slot: int) -> None:
         """Store one row, unless its slot is known already."""
         slots = self.arrays.slots
-        if (slot >= len(slots) or slots["cell"][slot] == 0) and slot not in self.given_up:
+        is_held = slot < len(slots) and slots["cell"][slot] != 0
+        if not is_held and slot not in self.given_up.tolist():
             self.put(row, np.array([slot], dtype=np.int64))
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
         if not remove(self.arrays, slot):
             self.given_up = self.given_up[self.given_up != slot]
-
-    def _insert(
-        self, keys: NDArray[np.uint64], rewards: NDArray[np.float64], slots: NDArray[np.int64]
-    ) -> None:
-        i = 0
-        while (i := _insert_all(*self.arrays, keys, rewards, slots, i)) < len(slots):
-            self._make_room(int(slots[i]))
 
     def _make_room(self, slot: int) -> None:
         """Let the arrays grow where another reward might find them too short.
@@ -819,4 +823,6 @@ class Phi:
         if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
             raise ValueError(f"the filter has room for {room}, which cannot be")
         self._grow(*room)
-        self._insert(keys, rewards, slots.astype(np.int64))
+        places, i = slots.astype(np.int64), 0
+        while (i := _load(self.arrays, keys, rewards, places, i)) < len(places):
+            self._make_room(int(places[i]))
