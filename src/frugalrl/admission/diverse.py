@@ -146,16 +146,13 @@ class DiverseFilter:
             state=np.zeros(1, dtype=STATE),
         )
         self._known.state["random"] = self.seed
-        self._settings = _Settings(
-            self.run_length, self.tries, self.newest_share, self.longest_stay
-        )
+        self._settings = _Settings(*(getattr(self, name) for name in _Settings._fields))
 
     def __repr__(self) -> str:
         return f"DiverseFilter({', '.join(f'{k}={v}' for k, v in self._arguments().items())})"
 
     def _arguments(self) -> dict[str, float]:
-        names = "run_length", "tries", "newest_share", "longest_stay", "first_steps", "seed"
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*_Settings._fields, "first_steps", "seed")}
 
     # --- the protocol of a buffer -----------------------------------------------------------------
 
@@ -266,11 +263,9 @@ class DiverseFilter:
         _require(numbers.ndim == 2 and numbers.shape[1] == MOST_DIMENSIONS + 1, "numbers")
         is_held = numbers[:, 0] != EMPTY
         record["held"] = np.count_nonzero(is_held)
-        _require(
-            len(axes) <= MOST_DIMENSIONS + 1 and bool(np.isfinite(axes["middle"]).all()), "axes"
-        )
-        _require(bool(((axes["step"] > 0) & np.isfinite(axes["step"])).all()), "axes")
-        _require(bool(((axes["column"] >= 0) & (axes["column"] <= dimensions)).all()), "axes")
+        is_axis = np.isfinite(axes["middle"]) & np.isfinite(axes["step"]) & (axes["step"] > 0)
+        is_axis &= (axes["column"] >= 0) & (axes["column"] <= dimensions)
+        _require(len(axes) <= MOST_DIMENSIONS + 1 and bool(is_axis.all()), "axes")
         _require(0 <= first <= (0 if is_fitted else made.first_steps), "state")
         width = 1 if is_fitted else dimensions + 1
         _require(rows.shape == (first, width) and bool(np.isfinite(rows).all()), "rows")
@@ -279,24 +274,17 @@ class DiverseFilter:
         _require(places & (places - 1) == 0 and 0 <= places <= 2 * len(numbers), "places")
         _require(1 <= divisor <= MOST + 1, "divisor")
         _require(written.shape == (-(-len(numbers) // made.run_length),), "written")
-        _require(not is_held[max(int(record["limit"][0]), 0) :].any(), "state")
-        _require(0 <= record["limit"][0] <= len(numbers), "state")
-        _require(
-            bool((record["due"] >= 0) & (record["left"] >= 0) & (record["next"] >= 0)), "state"
-        )
+        limit, rest = record["limit"][0], [record[name][0] for name in ("due", "left", "next")]
+        _require(0 <= limit <= len(numbers) and min(rest) >= 0, "state")
+        _require(not is_held[limit:].any(), "state")
         known = made._known
         if is_fitted:
             known = known._replace(**_NO_ROWS)
         else:
             known.rows[:first], known.slots[:first] = rows, slots
         counts = _count(numbers, divisor, places)
-        made._known = known._replace(
-            axes=axes,
-            numbers=numbers,
-            counts=counts,
-            divisor=divisor,
-            written=written,
-            state=record,
+        made._known = _Known(
+            known.rows, known.slots, axes, numbers, counts, divisor, written, record
         )
         return made
 
