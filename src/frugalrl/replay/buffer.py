@@ -535,12 +535,10 @@ class ReplayBuffer:
             if rows > len(storage.last):
                 raise ValueError(f"rows={rows} are more than there are environments")
             made._stage = Stage(storage.layout, rows)
-            made._admission = _part_from(
-                "filter", "admission", state["admission"], admission, _FILTERS
-            )
+            made._admission = _part_from("admission", state["admission"], admission, _FILTERS)
             if not isinstance(made._admission, AdmissionFilter):
-                raise TypeError(f"admission={admission!r} made {made._admission!r}, no filter")
-            made._sampler = _part_from("sampler", "sampler", state["sampler"], sampler, SAMPLERS)
+                raise TypeError(f"admission={admission!r} does not make a filter")
+            made._sampler = _part_from("sampler", state["sampler"], sampler, SAMPLERS)
             if not made._sampler.fits(storage.oldest_first(), len(storage.slots)):
                 raise ValueError("the sampler's state does not fit what is stored")
             made._sampler.begin()
@@ -670,17 +668,16 @@ def _slots_from(value: Any) -> NDArray[np.int64]:
     return np.ascontiguousarray(slots, dtype=np.int64)
 
 
-def _part_from(what: str, argument: str, saved: dict[str, Any], made_by: Any, known: Any) -> Any:
+def _part_from(argument: str, saved: dict[str, Any], made_by: Any, known: Any) -> Any:
     """Make a filter or a sampler from its name and state.
 
     Args:
-        what: it is.
         argument: that gives its class.
         saved: name and state.
         made_by: its class, or a function of its state; None for one of this library's.
         known: this library's classes by name.
     """
-    name = saved["name"]
+    name, what = saved["name"], "filter" if argument == "admission" else argument
     if made_by is None and name not in known:
         raise ValueError(
             f"the {what} {name!r} is not one of this library's; give its class as {argument}="

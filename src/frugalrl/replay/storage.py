@@ -641,15 +641,18 @@ def release_slots(slots: Any, states: Any, control: Any, released: Any) -> None:
 
 @compiled
 def compact_states(slots: Any, states: Any, control: Any) -> None:
-    """Move every held state to the lowest id that is free."""
-    moved = np.empty(control[STATES_USED], dtype=np.int64)
-    count = 0
-    for state in range(len(moved)):
-        if states[state, 0] > 0:
-            for j in range(states.shape[1]):
-                states[count, j] = states[state, j]
-            moved[state] = count
-            count += 1
+    """Move the last of the held states into the places of free ones, until none lies between."""
+    moved = np.arange(control[STATES_USED])
+    place, end = 0, len(moved)
+    while place < end:
+        if states[place, 0] > 0:
+            place += 1
+        else:
+            end -= 1
+            if states[end, 0] > 0:
+                for j in range(states.shape[1]):
+                    states[place, j] = states[end, j]
+                moved[end] = place
     for slot in range(control[SLOTS_USED]):
         if slots[slot, STATE] >= 0:
             slots[slot, STATE] = moved[slots[slot, STATE]]
@@ -658,7 +661,7 @@ def compact_states(slots: Any, states: Any, control: Any) -> None:
     for i in range(LAST, len(control)):
         if control[i] >= 0:
             control[i] = moved[control[i]]
-    control[STATES_USED] = count
+    control[STATES_USED] = end
     control[FREE_STATE] = -1
 
 
