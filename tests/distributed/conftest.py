@@ -93,6 +93,8 @@ def cluster(_environment) -> Iterator[Any]:
 
     health = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 6}
     system = {f"health_check_{name}": value for name, value in health.items()}
+    # Workers that wait for the next test are not ended meanwhile: to start one takes seconds.
+    system |= {"num_workers_soft_limit": 2, "idle_worker_killing_time_threshold_ms": 600_000}
     with _loopback():
         made = Cluster(
             initialize_head=True,

@@ -1,4 +1,4 @@
-"""Environments for the tests of distribution that take their time."""
+"""Environments for the tests of distribution: they wait for the test, die or break."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ import gymnasium
 from training_worlds import Faulty, Point
 
 
-class Sleepy(Point):
-    """Takes so many seconds for a step."""
+class Held(Point):
+    """Hardly goes on from some step on, until a file is there; so tests need not hurry.
 
-    def __init__(self, seconds: float = 0.005, **kwargs) -> None:
-        super().__init__(**kwargs)
-        self.seconds = seconds
+    Args:
+        until: the file; none: it is never held.
+        since: a file without which it is not held either.
+    """
+
+    def __init__(self, until: str = "", since: str = "/") -> None:
+        super().__init__()
+        self.until, self.since = until, since
 
     def step(self, action):
-        time.sleep(self.seconds)
+        # No environment takes so many steps in a run's preparation, or to evaluate.
+        if self.until and self.steps >= 150 and os.path.exists(self.since):
+            begun = time.monotonic()
+            while not os.path.exists(self.until) and time.monotonic() - begun < 0.2:
+                time.sleep(0.01)
         return super().step(action)
 
 
@@ -52,7 +61,7 @@ class Broken(Faulty):
         super().__init__(fault="raise", at=80)
 
 
-for _kind in (Sleepy, Doomed, Broken):
+for _kind in (Held, Doomed, Broken):
     _name = f"Frugal{_kind.__name__}-v0"
     if _name not in gymnasium.registry:
         gymnasium.register(

@@ -20,7 +20,7 @@ import pytest
 from frugalrl.bench.command import execute
 from frugalrl.bench.grid import Grid, Job
 from frugalrl.bench.plan import comparison, with_settings
-from frugalrl.bench.runs import expand
+from frugalrl.bench.runs import Run, expand
 from frugalrl.bench.worker import train_config
 from frugalrl.cli import main
 from frugalrl.distributed import grid as ray_grid
@@ -33,13 +33,14 @@ from frugalrl.training.errors import ConfigError, StorageError
 
 pytestmark = pytest.mark.xdist_group("ray")
 
-ENV = "distributed_worlds:FrugalSleepy-v0"
+ENV = "distributed_worlds:FrugalHeld-v0"
 BROKEN = "distributed_worlds:FrugalBroken-v0"
 SETTINGS = (
     "net_arch=[8, 8]",
     "batch_size=16",
     "learning_starts=60",
     "log_every=50",
+    "eval_every=100",
     "eval_episodes=1",
     "final_episodes=1",
     "checkpoint_every=100",
@@ -48,9 +49,13 @@ SETTINGS = (
 TIMES = {"train_seconds", "wall_seconds", "peak_memory_bytes"}
 
 
-def make_suite(*methods: str, seconds: float = 0.0, steps: int = 400, extra: Sequence[str] = ()):
-    suite = comparison(ENV, "sac", steps, methods)
-    return with_settings(suite, [*SETTINGS, f"env_kwargs={{seconds={seconds}}}", *extra])
+def make_suite(*methods: str, steps: int = 300, extra: Sequence[str] = ()):
+    return with_settings(comparison(ENV, "sac", steps, methods), [*SETTINGS, *extra])
+
+
+def held(until: Path, since: str | Path = "/") -> str:
+    """Give the setting with which runs hardly go on after their first checkpoint."""
+    return f'env_kwargs={{until="{until}", since="{since}"}}'
 
 
 class Watch:
@@ -67,6 +72,14 @@ class Watch:
 
     def tell(self, line: str) -> None:
         self.lines.append(line)
+
+
+def run_grid(root: Path, runs: Sequence[Run], backend: RayTasks, view: Watch | None = None) -> Grid:
+    """Do what is missing; gives the grid as it then stands."""
+    grid = Grid(root, runs, backend=backend)
+    grid.prepare({})
+    grid.stopped_by = grid.run(view or Watch(lambda: False, lambda: None))
+    return grid
 
 
 def without_times(path: Path) -> list[list[str]]:
@@ -91,7 +104,7 @@ def checkpoints(root: Path) -> list[Path]:
 
 def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     # The second run's settings come from the first one's result.
-    suite = make_suite("fac", "small", steps=300)
+    suite = make_suite("fac", "small")
     here, there = tmp_path / "here", tmp_path / "there"
     storage = tmp_path / "storage"
     assert execute(suite, here, jobs=2) == 0
@@ -109,40 +122,46 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
         assert (there / place / "run/config.json").is_file()
     # Another driver, elsewhere, finds all done.
     elsewhere = tmp_path / "elsewhere"
-    backend = RayTasks(elsewhere, storage=str(storage))
-    backend.start = None
-    assert execute(suite, elsewhere, backend=backend) == 0
-    assert files(elsewhere) == files(there)
+    with RayTasks(elsewhere, storage=str(storage)) as backend:
+        backend.start = None
+        grid = run_grid(elsewhere, expand(suite), backend)
+    assert [job.state for job in grid.jobs] == ["done", "done"]
+    assert files(elsewhere) == files(storage)
 
 
-def test_a_run_whose_node_dies_goes_on_on_another(cluster, tmp_path):
-    (run,) = expand(make_suite("baseline", seconds=0.005))
-    (first,) = cluster.worker_nodes
-    other = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+@pytest.mark.parametrize("dies", ["worker", "node"])
+def test_a_run_whose_worker_or_node_dies_goes_on(cluster, tmp_path, dies):
+    out, go = tmp_path / "out", tmp_path / "go"
+    (run,) = expand(make_suite("baseline", extra=[held(go)]))
+    if dies == "node":
+        # Like the first one: whichever dies, the tests that follow find what there was before.
+        cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
 
-    def kill_its_node() -> None:
+    def kill() -> None:
         # Of all scratch directories, those of other tests and of processes now gone among them,
-        # the one whose owner is a worker of one of the two nodes.
-        raylets = {n.all_processes["raylet"][0].process.pid: n for n in (first, other)}
+        # the one whose owner is a worker of one of the nodes.
+        raylets = {n.all_processes["raylet"][0].process.pid: n for n in cluster.worker_nodes}
         owners = {int(path.name.split("-")[2]) for path in Path("/tmp").glob("frugalrl-run-*")}
-        stats = [path for pid in owners if (path := Path(f"/proc/{pid}/stat")).exists()]
-        parents = {int(path.read_text().rpartition(")")[2].split()[1]) for path in stats}
-        (node,) = [raylets[pid] for pid in parents if pid in raylets]
-        cluster.remove_node(node, allow_graceful=False)
+        stats = {pid: path for pid in owners if (path := Path(f"/proc/{pid}/stat")).exists()}
+        parents = {
+            pid: int(path.read_text().rpartition(")")[2].split()[1]) for pid, path in stats.items()
+        }
+        ((worker, node),) = [(p, raylets[up]) for p, up in parents.items() if up in raylets]
+        if dies == "worker":
+            os.kill(worker, signal.SIGKILL)
+        else:
+            cluster.remove_node(node, allow_graceful=False)
+        go.touch()
 
-    watch = Watch(lambda: bool(checkpoints(tmp_path)), kill_its_node)
+    watch = Watch(lambda: bool(checkpoints(out)), kill)
     try:
-        with RayTasks(tmp_path) as backend:
-            grid = Grid(tmp_path, [run], backend=backend)
-            grid.prepare({})
-            assert grid.run(watch) is None
+        with RayTasks(out) as backend:
+            grid = run_grid(out, [run], backend, watch)
     finally:
-        # As it was, for the tests that follow.
-        if first not in cluster.worker_nodes:
-            cluster.add_node(num_cpus=2, object_store_memory=80_000_000)
-        if other in cluster.worker_nodes:
-            cluster.remove_node(other)
+        if len(cluster.worker_nodes) > 1:
+            cluster.remove_node(next(iter(cluster.worker_nodes)))
     assert watch.acted
+    assert grid.stopped_by is None
     assert [job.state for job in grid.jobs] == ["done"]
     done = grid.jobs[0].directory
     assert "resuming from step-" in (done / "run/run.log").read_text()
@@ -153,35 +172,35 @@ def test_a_run_whose_node_dies_goes_on_on_another(cluster, tmp_path):
 
 
 def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
-    # Slow enough not to be done before the signal on a busy machine.
-    slow = make_suite("baseline", seconds=0.02, steps=400, extra=["checkpoint_every=50"])
-    (run,) = expand(slow)
-    stop = Watch(lambda: bool(checkpoints(tmp_path)), lambda: os.kill(os.getpid(), signal.SIGINT))
-    with RayTasks(tmp_path) as backend:
-        grid = Grid(tmp_path, [run], backend=backend)
-        grid.prepare({})
-        assert grid.run(stop) == signal.SIGINT
+    out, go = tmp_path / "out", tmp_path / "go"
+    (run,) = expand(make_suite("baseline", extra=[held(go)]))
+    stop = Watch(lambda: bool(checkpoints(out)), lambda: os.kill(os.getpid(), signal.SIGINT))
+    with RayTasks(out) as backend:
+        grid = run_grid(out, [run], backend, stop)
+        assert grid.stopped_by == signal.SIGINT
         assert [job.state for job in grid.jobs] == ["waiting"]
         # Saved at the step where it was stopped, which is no multiple of what was asked for.
-        assert int(checkpoints(tmp_path)[-1].stem.partition("-")[2]) % 50
-        grid = Grid(tmp_path, [run], backend=backend)
-        grid.prepare({})
+        assert int(checkpoints(out)[-1].stem.partition("-")[2]) % 100
+        go.touch()
         never = Watch(lambda: False, lambda: None)
-        assert grid.run(never) is None
+        grid = run_grid(out, [run], backend, never)
+        assert grid.stopped_by is None
+        assert [job.state for job in grid.jobs] == ["done"]
     assert any(line.startswith("resumed") for line in never.lines)
     log = (grid.jobs[0].directory / "run/run.log").read_text()
     assert log.count("resuming from step-") == 1
 
 
 def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_path):
-    out = tmp_path / "out"
+    out, go = tmp_path / "out", tmp_path / "go"
+    first, second = (out / f"runs/{ENV.replace(':', '_')}/sac/{m}/seed-0" for m in ("fac", "small"))
     # The second run waits for the first one's result.
+    settings = [*SETTINGS, held(go, since=first / "done.json")]
     words = [
         *("compare", ENV, "--methods", "fac,small", "--seeds", "1", "--steps", "300"),
         *("--out", str(out), "--backend", "ray", "--address", cluster.address),
-        *("--set", *SETTINGS, "env_kwargs={seconds=0.005}"),
+        *("--set", *settings),
     ]
-    first, second = (out / f"runs/{ENV.replace(':', '_')}/sac/{m}/seed-0" for m in ("fac", "small"))
     driver = subprocess.Popen([sys.executable, "-m", "frugalrl.cli", *words])
     try:
         begun = time.monotonic()
@@ -195,12 +214,17 @@ def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_
     assert (first / "done.json").is_file()
     assert not (second / "done.json").exists()
     before = times_of(first)
+    go.touch()
     assert main(words) == 0
     # The run that was done is left alone, the other goes on where it was.
     assert times_of(first) == before
     assert "resuming from step-" in (second / "run/run.log").read_text()
     before = times_of(second)
-    assert main(words) == 0
+    with RayTasks(out) as backend:
+        backend.start = None
+        runs = expand(with_settings(comparison(ENV, "sac", 300, ("fac", "small")), settings))
+        grid = run_grid(out, runs, backend)
+    assert [job.state for job in grid.jobs] == ["done", "done"]
     assert times_of(second) == before
 
 
@@ -210,12 +234,10 @@ def times_of(directory: Path) -> dict[str, int]:
 
 
 def test_a_run_that_fails_says_why(cluster, tmp_path):
-    suite = with_settings(comparison(BROKEN, "sac", 400, ("baseline",)), SETTINGS)
+    suite = with_settings(comparison(BROKEN, "sac", 200, ("baseline",)), SETTINGS)
     out = tmp_path / "out"
     with RayTasks(out, storage=str(tmp_path / "storage")) as backend:
-        grid = Grid(out, expand(suite), backend=backend)
-        grid.prepare({})
-        assert grid.run(Watch(lambda: False, lambda: None)) is None
+        grid = run_grid(out, expand(suite), backend)
     assert [job.state for job in grid.jobs] == ["failed"]
     assert "the wheels came off" in grid.jobs[0].detail
     assert "the wheels came off" in (grid.jobs[0].directory / "output.log").read_text()
@@ -228,7 +250,8 @@ def begin_in(storage: Storage, run) -> None:
 
 def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch):
     storage = Storage(f"memory://{uuid.uuid4().hex}/run")
-    (run,) = expand(make_suite("baseline", seconds=0.002))
+    go = tmp_path / "go"
+    (run,) = expand(make_suite("baseline", extra=[held(go)]))
     begin_in(storage, run)
     processes = []
     start = subprocess.Popen
@@ -241,8 +264,9 @@ def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch
 
     def push_and_kill(self):
         push(self)
-        if len(processes) == 1:
+        if len(processes) == 1 and any("checkpoints" in name for name in storage.names()):
             processes[0].kill()
+            go.touch()
 
     monkeypatch.setattr(ray_grid.subprocess, "Popen", remember)
     monkeypatch.setattr(RunCopy, "push", push_and_kill)

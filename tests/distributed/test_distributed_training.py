@@ -88,10 +88,11 @@ def test_actors_that_die_or_hang_in_mid_fragment_are_started_again(
 
 
 def test_a_killed_learner_goes_on_from_its_checkpoint(cluster, tmp_path, admitted):
-    out = tmp_path / "run"
+    out, go = tmp_path / "run", tmp_path / "go"
     words = [
-        *("train", "distributed_worlds:FrugalSleepy-v0", "--actors", "2"),
-        *("--address", cluster.address, "--out", str(out), "--steps", "400"),
+        *("train", "distributed_worlds:FrugalHeld-v0", "--actors", "2"),
+        *("--env-kwargs", json.dumps({"until": str(go)})),
+        *("--address", cluster.address, "--out", str(out), "--steps", "600"),
         *("--learning-starts", "60", "--batch-size", "16", "--net-arch", "8", "8"),
         *("--eval-every", "0", "--final-episodes", "1", "--checkpoint-every", "64"),
         *("--no-tensorboard", "--quiet"),
@@ -106,6 +107,7 @@ def test_a_killed_learner_goes_on_from_its_checkpoint(cluster, tmp_path, admitte
     finally:
         learner.kill()
         learner.wait()
+    go.touch()
     assert not (out / "final.json").exists()
     newest = max(out.glob("checkpoints/step-*"))
     state = load_state(newest, KIND, VERSION)["loop"]
@@ -119,8 +121,8 @@ def test_a_killed_learner_goes_on_from_its_checkpoint(cluster, tmp_path, admitte
     with pytest.raises(RunDirectoryError, match="actors"):
         resume_here(out)
     result = resume(out)
-    assert result.env_steps == 400 == result.buffer.stats.offered
-    assert result.updates == 340
+    assert result.env_steps == 600 == result.buffer.stats.offered
+    assert result.updates == 540
     assert not before & set(admitted)
     assert len(admitted) == len(set(admitted))
     # What was under way when the learner died is asked for again, under the same numbers.
