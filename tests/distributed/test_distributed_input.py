@@ -145,6 +145,18 @@ def test_storage_that_nodes_cannot_write_is_told(cluster, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@ray_group
+def test_a_gpu_that_no_node_has_is_told_at_once(cluster, tmp_path, capsys):
+    words = ["compare", "Pendulum-v1", "--steps", "2000", "--methods", "baseline"]
+    words += ["--backend", "ray", "--out", str(tmp_path / "out")]
+    assert main([*words, "--gpus", "0.5"]) == 2
+    assert "a run needs 0.5 GPU, but no node of the cluster has more than 0;" in told(capsys)
+    for wrong in ("-1", "1.5", "nan"):
+        assert main([*words, "--gpus", wrong]) == 2
+        assert f"gpus={float(wrong)} must be a share from 0 to 1" in told(capsys)
+    assert not (tmp_path / "out").exists()
+
+
 def test_options_of_ray_without_ray_are_told(tmp_path, capsys):
     words = ["compare", "Pendulum-v1", "--out", str(tmp_path / "out")]
     for option in (["--address", "auto"], ["--storage", "s3://b"], ["--gpus", "0.5"]):

@@ -30,6 +30,7 @@ from frugalrl.bench.runs import (
 from frugalrl.files import DirectoryLock, read_json, write_json
 
 OUTPUT_FILE = "output.log"
+WORKER = (sys.executable, "-m", "frugalrl.bench.worker")
 _POLL = 0.2
 _MOST_SIZES = 500
 # What keeps a run to one thread, whatever it imports.
@@ -118,7 +119,7 @@ class LocalProcesses:
         self,
         *,
         keep_buffers: bool = False,
-        worker: Sequence[str] = (sys.executable, "-m", "frugalrl.bench.worker"),
+        worker: Sequence[str] = WORKER,
     ) -> None:
         self._keep_buffers = keep_buffers
         self._worker = list(worker)
@@ -133,17 +134,35 @@ class LocalProcesses:
         """Start a run on one core, with one thread."""
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         pinned = cores[core % len(cores)] if cores else -1
-        words = [str(directory), str(pinned), str(int(self._keep_buffers)), str(os.getpid())]
-        with (directory / OUTPUT_FILE).open("ab") as log:
-            return subprocess.Popen(
-                [*self._worker, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **SINGLE_THREAD},
-                # Its own group: Ctrl-C reaches the grid alone, which passes it on once.
-                start_new_session=True,
-            )
+        return start_process(self._worker, directory, pinned, keep_buffer=self._keep_buffers)
+
+
+def start_process(
+    worker: Sequence[str], directory: Path, core: int, *, keep_buffer: bool, gpu: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start the process that brings a run to its end, with one thread.
+
+    Args:
+        worker: Command.
+        directory: Of the run; what the process says goes into a file there.
+        core: Where it has to stay; negative: anywhere.
+        keep_buffer: Keep the run's final buffer.
+        gpu: Let JAX choose its device instead of the CPU.
+    """
+    environment = {**os.environ, **SINGLE_THREAD}
+    if gpu:
+        del environment["JAX_PLATFORMS"]
+    words = [str(directory), str(core), str(int(keep_buffer)), str(os.getpid())]
+    with (directory / OUTPUT_FILE).open("ab") as log:
+        return subprocess.Popen(
+            [*worker, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            # Its own group: Ctrl-C reaches the grid alone, which passes it on once.
+            start_new_session=True,
+        )
 
 
 class Grid:

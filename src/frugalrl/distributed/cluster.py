@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import platform
 import socket
 from collections.abc import Iterator
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from frugalrl.bench import origin
 from frugalrl.training.errors import ConfigError
 
 INSTALL = 'pip install "frugalrl[ray,train]"'
@@ -20,8 +19,6 @@ CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
 _OBJECT_STORE = 200_000_000
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-# What can change a result; Ray and Python are compared by Ray itself.
-_PACKAGES = ("gymnasium", "jax", "mujoco", "numba", "numpy", "scipy")
 _HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _HTTP2_SETTINGS = 4
 
@@ -177,9 +174,9 @@ def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: st
         ConfigError: naming what differs.
     """
     differ = [
-        f"{name} {theirs.get(name) or 'none'}, here {version}"
-        for name, version in mine.items()
-        if version != theirs.get(name)
+        f"{name} {theirs.get(name) or 'none'}, here {mine.get(name) or 'none'}"
+        for name in mine | theirs
+        if mine.get(name) != theirs.get(name)
     ]
     if differ:
         raise ConfigError(
@@ -191,25 +188,12 @@ def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: st
 @cache
 def versions() -> dict[str, str]:
     """Give the versions that decide a result; of this package also a digest of its sources."""
-    found = {"python": platform.python_version(), "frugalrl": _version("frugalrl")}
-    found["frugalrl's sources"] = _digest()
-    return found | {name: _version(name) for name in _PACKAGES}
-
-
-def _digest() -> str:
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
+    return {**origin.versions(), "frugalrl's sources": digest.hexdigest()[:12]}
 
 
 def last_line(error: Exception) -> str:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from frugalrl.bench.grid import OUTPUT_FILE, SINGLE_THREAD
+from frugalrl.bench.grid import WORKER, start_process
 from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.runs import ERROR_FILE, RUN_FILE, Run
 from frugalrl.distributed.cluster import check_nodes, connected, refuse_other_versions, versions
@@ -24,7 +24,6 @@ from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
 from frugalrl.files import write_text_atomically
 from frugalrl.training.errors import ConfigError, StorageError
 
-_WORKER = (sys.executable, "-m", "frugalrl.bench.worker")
 _RETRIES = 3
 _POLL = 0.2
 _PUSH_EVERY = 10.0  # seconds between copies of what has changed, where no checkpoint was written
@@ -60,8 +59,8 @@ class RayTasks:
         keep_buffers: bool = False,
         gpus: float = 0.0,
     ) -> None:
-        if gpus < 0.0:
-            raise ConfigError(f"gpus={gpus} must not be negative")
+        if not 0.0 <= gpus < math.inf or (gpus > 1.0 and gpus % 1.0):
+            raise ConfigError(f"gpus={gpus} must be a share from 0 to 1, or a whole number")
         self._out = out
         self._storage = Storage(str(out.absolute()) if storage is None else storage)
         self._is_remote = self._storage.local_path != Path(os.path.abspath(out))
@@ -74,6 +73,7 @@ class RayTasks:
     def __enter__(self) -> RayTasks:
         with contextlib.ExitStack() as stack:
             self._ray = stack.enter_context(connected(self._address))
+            self._check_room()
             check_nodes(self._ray, self._storage.url)
             if self._is_remote:
                 # What earlier drivers have done, wherever they ran.
@@ -107,6 +107,18 @@ class RayTasks:
         )
         return RayRun(self._ray, reference, there if self._is_remote else None, directory)
 
+    def _check_room(self) -> None:
+        """Refuse what no node has: Ray would let the runs wait for ever."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        for what, needed in (("CPU", 1.0), ("GPU", self._gpus)):
+            most = max(there.get(what, 0.0) for there in nodes)
+            if needed > most:
+                raise ConfigError(
+                    f"a run needs {needed:g} {what}, but no node of the cluster has more than "
+                    f"{most:g}; add a node that has"
+                    + (", or leave --gpus out" if what == "GPU" else "")
+                )
+
     def _is_news(self, name: str, size: int) -> bool:
         """Whether a file of a results directory is not here yet, or has changed."""
         here = self._out / name
@@ -138,10 +150,9 @@ class RayRun:
 
     def wait(self) -> int:
         """Wait for the exit code."""
-        while self.poll() is None:
+        while (code := self.poll()) is None:
             self._ray.wait([self._reference], timeout=_POLL)
-        assert self._code is not None
-        return self._code
+        return code
 
     def terminate(self) -> None:
         """Ask the run to save and stop."""
@@ -199,20 +210,8 @@ def bring_to_end(
                 f"{socket.gethostname()} finds no {RUN_FILE} in {url}: all nodes must see the "
                 "same files; use --storage with a shared path or a URL such as s3://bucket/results"
             )
-        environment = {**os.environ, **SINGLE_THREAD}
-        if gpu:
-            del environment["JAX_PLATFORMS"]
-        words = [str(folder), "-1", str(int(keep_buffer)), str(os.getpid())]
-        with (folder / OUTPUT_FILE).open("ab") as log:
-            process = subprocess.Popen(
-                [*_WORKER, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-            code = _accompany(process, copy)
+        process = start_process(WORKER, folder, -1, keep_buffer=keep_buffer, gpu=gpu)
+        code = _accompany(process, copy)
         if code < 0:
             with contextlib.suppress(ClaimLostError, OSError):
                 copy.push()
