@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from frugalrl.distributed.edge import take_snapshot
 from frugalrl.distributed.fleet import ActorSettings, Ask, Fleet
 from frugalrl.distributed.fragments import Fragment, Ledger
@@ -172,17 +170,11 @@ class LearnerLoop(TrainingLoop):
         self._row_bytes = max(self._row_bytes, fragment.nbytes / fragment.steps)
         outcome = self.buffer.extend(*fragment.transitions())
         self.env_steps += fragment.steps
-        self._count_episodes(fragment.episodes)
+        self._count_episodes(*fragment.episodes.T)
         self._successes += fragment.successes.tolist()
         if outcome.refused:
             self._check_refused(fragment.actions)
         self._update(pieces(self._updates_due(fragment)))
-
-    def _count_episodes(self, episodes: Any) -> None:
-        self.episodes += len(episodes)
-        self._window[0] += len(episodes)
-        self._window[1] += float(np.nan_to_num(episodes[:, 0], posinf=0.0, neginf=0.0).sum())
-        self._window[2] += float(episodes[:, 1].sum())
 
     def _updates_due(self, fragment: Fragment) -> int:
         """Say how many updates are due for a fragment and for what earlier ones have left over."""

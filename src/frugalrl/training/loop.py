@@ -205,13 +205,15 @@ class TrainingLoop:
 
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         self.agent.episode_ended(ended)
-        finite = np.nan_to_num(self._returns[ended], posinf=0.0, neginf=0.0)
-        self._window[0] += int(ended.sum())
-        self._window[1] += float(finite.sum())
-        self._window[2] += float(self._lengths[ended].sum())
-        self.episodes += int(ended.sum())
+        self._count_episodes(self._returns[ended], self._lengths[ended])
         self._returns[ended] = 0.0
         self._lengths[ended] = 0
+
+    def _count_episodes(self, rewards: NDArray[Any], lengths: NDArray[Any]) -> None:
+        self._window[0] += len(rewards)
+        self._window[1] += float(np.nan_to_num(rewards, posinf=0.0, neginf=0.0).sum())
+        self._window[2] += float(lengths.sum())
+        self.episodes += len(rewards)
 
     def _check_refused(self, actions: NDArray[np.float32]) -> None:
         """Stop when too much is not finite, and when the agent itself is the cause."""
