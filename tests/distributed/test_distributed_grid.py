@@ -74,12 +74,13 @@ class Watch:
         self.lines.append(line)
 
 
-def run_grid(root: Path, runs: Sequence[Run], backend: RayTasks, view: Watch | None = None) -> Grid:
-    """Do what is missing; gives the grid as it then stands."""
+def run_grid(
+    root: Path, runs: Sequence[Run], backend: RayTasks, view: Watch | None = None
+) -> tuple[Grid, int | None]:
+    """Do what is missing; gives the grid as it then stands, and the signal that stopped it."""
     grid = Grid(root, runs, backend=backend)
     grid.prepare({})
-    grid.stopped_by = grid.run(view or Watch(lambda: False, lambda: None))
-    return grid
+    return grid, grid.run(view or Watch(lambda: False, lambda: None))
 
 
 def without_times(path: Path) -> list[list[str]]:
@@ -124,7 +125,7 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     with RayTasks(elsewhere, storage=str(storage)) as backend:
         backend.start = None
-        grid = run_grid(elsewhere, expand(suite), backend)
+        grid, _ = run_grid(elsewhere, expand(suite), backend)
     assert [job.state for job in grid.jobs] == ["done", "done"]
     assert files(elsewhere) == files(storage)
 
@@ -156,12 +157,12 @@ def test_a_run_whose_worker_or_node_dies_goes_on(cluster, tmp_path, dies):
     watch = Watch(lambda: bool(checkpoints(out)), kill)
     try:
         with RayTasks(out) as backend:
-            grid = run_grid(out, [run], backend, watch)
+            grid, stopped = run_grid(out, [run], backend, watch)
     finally:
         if len(cluster.worker_nodes) > 1:
             cluster.remove_node(next(iter(cluster.worker_nodes)))
     assert watch.acted
-    assert grid.stopped_by is None
+    assert stopped is None
     assert [job.state for job in grid.jobs] == ["done"]
     done = grid.jobs[0].directory
     assert "resuming from step-" in (done / "run/run.log").read_text()
@@ -176,15 +177,15 @@ def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
     (run,) = expand(make_suite("baseline", extra=[held(go)]))
     stop = Watch(lambda: bool(checkpoints(out)), lambda: os.kill(os.getpid(), signal.SIGINT))
     with RayTasks(out) as backend:
-        grid = run_grid(out, [run], backend, stop)
-        assert grid.stopped_by == signal.SIGINT
+        grid, stopped = run_grid(out, [run], backend, stop)
+        assert stopped == signal.SIGINT
         assert [job.state for job in grid.jobs] == ["waiting"]
         # Saved at the step where it was stopped, which is no multiple of what was asked for.
         assert int(checkpoints(out)[-1].stem.partition("-")[2]) % 100
         go.touch()
         never = Watch(lambda: False, lambda: None)
-        grid = run_grid(out, [run], backend, never)
-        assert grid.stopped_by is None
+        grid, stopped = run_grid(out, [run], backend, never)
+        assert stopped is None
         assert [job.state for job in grid.jobs] == ["done"]
     assert any(line.startswith("resumed") for line in never.lines)
     log = (grid.jobs[0].directory / "run/run.log").read_text()
@@ -223,7 +224,7 @@ def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_
     with RayTasks(out) as backend:
         backend.start = None
         runs = expand(with_settings(comparison(ENV, "sac", 300, ("fac", "small")), settings))
-        grid = run_grid(out, runs, backend)
+        grid, _ = run_grid(out, runs, backend)
     assert [job.state for job in grid.jobs] == ["done", "done"]
     assert times_of(second) == before
 
@@ -237,7 +238,8 @@ def test_a_run_that_fails_says_why(cluster, tmp_path):
     suite = with_settings(comparison(BROKEN, "sac", 200, ("baseline",)), SETTINGS)
     out = tmp_path / "out"
     with RayTasks(out, storage=str(tmp_path / "storage")) as backend:
-        grid = run_grid(out, expand(suite), backend)
+        grid, stopped = run_grid(out, expand(suite), backend)
+    assert stopped is None
     assert [job.state for job in grid.jobs] == ["failed"]
     assert "the wheels came off" in grid.jobs[0].detail
     assert "the wheels came off" in (grid.jobs[0].directory / "output.log").read_text()
