@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from frugalrl.admission.conformance import check_filter
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.density_kernels import reward_density
-    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
     from frugalrl.admission.partition import important_dimensions
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.admission.released import ReleasedFilter
+    from frugalrl.admission.reservoir import ReservoirFilter
     from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
     from frugalrl.state_io import StateFileError
@@ -33,7 +33,6 @@ _HOMES = {
     "BufferStats": "frugalrl.replay.buffer",
     "Callback": "frugalrl.training",
     "Decisions": "frugalrl.admission.protocol",
-    "DiverseFilter": "frugalrl.admission.diverse",
     "FrugalFilter": "frugalrl.admission.frugal",
     "LargeBatch": "frugalrl.replay.samplers",
     "Outcome": "frugalrl.replay.buffer",
@@ -41,6 +40,7 @@ _HOMES = {
     "RandomAdmit": "frugalrl.admission.controls",
     "ReleasedFilter": "frugalrl.admission.released",
     "ReplayBuffer": "frugalrl.replay.buffer",
+    "ReservoirFilter": "frugalrl.admission.reservoir",
     "Sampler": "frugalrl.replay.samplers",
     "StateFileError": "frugalrl.state_io",
     "TrainConfig": "frugalrl.training",
@@ -66,7 +66,6 @@ __all__ = [
     "BufferStats",
     "Callback",
     "Decisions",
-    "DiverseFilter",
     "FrugalFilter",
     "LargeBatch",
     "Outcome",
@@ -74,6 +73,7 @@ __all__ = [
     "RandomAdmit",
     "ReleasedFilter",
     "ReplayBuffer",
+    "ReservoirFilter",
     "Sampler",
     "StateFileError",
     "TrainConfig",

@@ -19,7 +19,7 @@ def test_the_methods_of_the_paper_and_the_controls() -> None:
         "fac",
         "fac-paper",
         "fac-released",
-        "diverse",
+        "reservoir",
         "laber",
         "per",
         "fac+laber",
@@ -62,10 +62,10 @@ def test_parameters_change_a_method() -> None:
 
 
 def test_the_filter_for_a_given_size_takes_parameters_too():
-    method = methods.find_method("diverse@newest_share=0,tries=8,share=0.05")
-    assert method.settings["diverse_newest_share"] == 0.0
-    assert method.settings["diverse_tries"] == 8
-    for name in ("fac@tries=8", "diverse@epsilon=0.1", "small@tries=8"):
+    method = methods.find_method("reservoir@newest_share=0.8,run_length=5,share=0.05")
+    assert method.settings["reservoir_newest_share"] == 0.8
+    assert method.settings["reservoir_run_length"] == 5
+    for name in ("fac@run_length=8", "reservoir@epsilon=0.1", "small@run_length=8"):
         with pytest.raises(BenchError, match="has no filter to change"):
             methods.find_method(name)
 

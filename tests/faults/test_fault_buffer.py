@@ -22,10 +22,10 @@ from safetensors.numpy import load_file, save_file
 
 from frugalrl import (
     AdmitAll,
-    DiverseFilter,
     FrugalFilter,
     RandomAdmit,
     ReplayBuffer,
+    ReservoirFilter,
     StateFileError,
 )
 from frugalrl.state_io import _checksum
@@ -40,7 +40,7 @@ FILTERS: dict[str, Any] = {
     "replace": lambda: FrugalFilter(warmup_steps=25, bins=3),
     "discard": lambda: FrugalFilter(warmup_steps=25, bins=3, on_equivalent="discard"),
     "filter": lambda: FrugalFilter(warmup_steps=25, bins=3, warmup="filter"),
-    "diverse": lambda: DiverseFilter(first_steps=12, run_length=4, tries=3),
+    "reservoir": lambda: ReservoirFilter(run_length=4),
     "fine": lambda: FrugalFilter(warmup_steps=25, bins=50, kernel="gaussian"),
 }
 SAMPLERS = ("uniform", "prioritized", "large_batch")
@@ -198,7 +198,7 @@ def check_agreement(buffer: ReplayBuffer) -> None:
     stats = buffer.stats
     assert stats.stored - stats.evicted == len(buffer)
     check_storage(buffer._storage)
-    if isinstance(buffer.admission, FrugalFilter | DiverseFilter):
+    if isinstance(buffer.admission, FrugalFilter | ReservoirFilter):
         assert np.array_equal(buffer.admission.slots_held(), buffer.slots())
     again = ReplayBuffer.from_state_dict(buffer.state_dict())
     assert same(again.state_dict(), buffer.state_dict())
@@ -211,7 +211,7 @@ INTERRUPTED = [
     ("replace", {}),
     ("replace", {"sampler": "prioritized"}),
     ("discard", {"dtype": "float16"}),
-    ("diverse", {}),
+    ("reservoir", {}),
     ("filter", {}),
     ("filter", {"sampler": "prioritized", "capacity": 17}),
     ("replace", {"capacity": None, "capacity_bytes": 6_000, "sampler": "prioritized"}),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from replay_soundness import check_storage
 
 from frugalrl.admission.controls import RandomAdmit
-from frugalrl.admission.diverse import DiverseFilter
 from frugalrl.admission.frugal import FrugalFilter
+from frugalrl.admission.reservoir import ReservoirFilter
 from frugalrl.replay.buffer import ReplayBuffer
 
 FILTERS: dict[str, Any] = {
@@ -21,7 +21,7 @@ FILTERS: dict[str, Any] = {
     "random": lambda: RandomAdmit(0.5),
     "fac": lambda: FrugalFilter(warmup_steps=200),
     "coarse": lambda: FrugalFilter(warmup_steps=200, bins=3),
-    "diverse": lambda: DiverseFilter(first_steps=200),
+    "reservoir": lambda: ReservoirFilter(),
     "filter": lambda: FrugalFilter(warmup_steps=200, bins=8, warmup="filter"),
 }
 
@@ -31,7 +31,7 @@ LIMITS = {
     "random": "50kB",
     "fac": "120kB",
     "coarse": "250kB",
-    "diverse": "80kB",
+    "reservoir": "80kB",
     "filter": "100kB",
 }
 
@@ -102,7 +102,7 @@ def test_the_limit_is_well_used(admission: str, sampler: str) -> None:
 
 def test_a_filter_chooses_what_is_overwritten_within_the_bytes_too() -> None:
     """What goes by age makes up for states that fewer neighbours share, and is little."""
-    buffer = make("300kB", 11, "diverse")
+    buffer = make("300kB", 11, "reservoir")
     stream = Stream(1, 11)
     for _ in range(12_000):
         buffer.add(*stream.rows())

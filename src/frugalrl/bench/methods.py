@@ -1,7 +1,7 @@
 """The methods compared: what each changes in a run, how it is called and drawn.
 
 A method's name may carry parameters after an `@`: of the filter (`fac@epsilon=0.1,mu=70`,
-`diverse@newest_share=0,tries=8`), of the buffer (`small@share=0.05,eviction=random`), or the method
+`reservoir@newest_share=0.5`), of the buffer (`small@share=0.05,eviction=random`), or the method
 that a control is made to match (`small@of=fac-paper`).
 """
 
@@ -117,10 +117,10 @@ METHODS: dict[str, Method] = {
             needs="size",
         ),
         Method(
-            "diverse",
-            "Diverse",
-            "a buffer with the size of FAC's in which common transitions are overwritten first",
-            {"admission": "diverse"},
+            "reservoir",
+            "Reservoir",
+            "a buffer with the size of FAC's: the newest, and an even sample of all older ones",
+            {"admission": "reservoir"},
             "#1b9e4b",
             needs="size",
         ),
@@ -147,6 +147,7 @@ METHODS: dict[str, Method] = {
 }
 
 _RENAMED = {
+    "diverse": "rare transitions kept longer were no better than chance; use reservoir",
     "fac-discard": "use fac-paper for the paper's text, or fac@on_equivalent=discard for our "
     "filter that drops",
     "random": "use random-drop, which keeps the warm-up and drops at FAC's rate after it",
@@ -181,17 +182,14 @@ PARAMETERS: dict[str, Parameter] = {
     )
 }
 
-_OF_DIVERSE: dict[str, Parameter] = {
+_OF_RESERVOIR: dict[str, Parameter] = {
     parameter.name: parameter
     for parameter in (
-        Parameter("run_length", "diverse_run_length", 50, "neighbours overwritten together"),
-        Parameter("tries", "diverse_tries", 16, "runs drawn, of which the least rare goes"),
-        Parameter("newest_share", "diverse_newest_share", 0.5, "share that is left alone"),
-        Parameter("longest_stay", "diverse_longest_stay", 8.0, "stay at the most, in buffers"),
+        Parameter("newest_share", "reservoir_newest_share", 0.75, "share of places for the newest"),
+        Parameter("run_length", "reservoir_run_length", 10, "neighbours overwritten together"),
     )
 }
-
-_OF_FILTERS = {**PARAMETERS, **_OF_DIVERSE}
+_OF_FILTERS = {**PARAMETERS, **_OF_RESERVOIR}
 
 # Parameters of any method, whatever its filter.
 _OF_BUFFER = {

@@ -139,8 +139,8 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
     if method.frugal:
         settings.update(suite.frugal)
     settings.update(method.settings)
-    if settings.get("admission") != "diverse":
-        settings = {k: v for k, v in settings.items() if not k.startswith("diverse_")}
+    if settings.get("admission") != "reservoir":
+        settings = {k: v for k, v in settings.items() if not k.startswith("reservoir_")}
     preset = {} if settings.get("preset") == "none" else find_preset(task.env, task.algo)
     steps = preset.get("steps") if task.steps is None else task.steps
     if steps is None:

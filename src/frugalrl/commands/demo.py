@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from frugalrl.bench.aggregate import Summary
 
 DESCRIPTION = """Train SAC on Pendulum-v1 with an ordinary buffer, with FAC's filter, and with two
-buffers of a twentieth of the transitions: one that keeps rare ones longest, and a ring. Two runs at
-a time; then a table and a report with plots. Takes about two minutes on two cores, after compiling
-once."""
+buffers of a twentieth of the transitions: one that keeps a sample of the older ones, and a ring.
+Two runs at a time; then a table and a report with plots. Takes about two minutes on two cores,
+after compiling once."""
 
 ENV = "Pendulum-v1"
 SHARE = 0.05
-METHODS = ("baseline", "fac", f"diverse@share={SHARE}", f"small@share={SHARE}")
+METHODS = ("baseline", "fac", f"reservoir@share={SHARE}", f"small@share={SHARE}")
 WARMUP_STEPS = 2_000
 
 
@@ -75,12 +75,12 @@ def closing_lines(summary: Summary) -> list[str]:
     found = [summary.get(task, name) for task in summary.results.tasks for name in METHODS]
     if None in found or len(found) != len(METHODS):
         return lines
-    plain, fac, diverse, ring = (entry for entry in found if entry is not None)
-    late = [show(entry.late_reward.value, 1) for entry in (plain, fac, diverse, ring)]
+    plain, fac, sample, ring = (entry for entry in found if entry is not None)
+    late = [show(entry.late_reward.value, 1) for entry in (plain, fac, sample, ring)]
     words = [
         f"Reward over the second half of training: {late[0]} with all transitions.",
-        f"From {diverse.size / plain.size:.0%} of them, {diverse.bytes / plain.bytes:.0%} of the "
-        f"bytes: {late[2]} if rare ones are kept longest, {late[3]} from a ring of that size.",
+        f"From {sample.size / plain.size:.0%} of them, {sample.bytes / plain.bytes:.0%} of the "
+        f"bytes: {late[2]} with the newest and a sample of all others, {late[3]} from a ring.",
         f"FAC, which sets its size itself, kept {fac.size / plain.size:.0%} of the transitions in "
         f"{fac.bytes / plain.bytes:.0%} of the bytes: {late[1]}.",
         f"{len(plain.seeds)} seeds are little evidence: `frugalrl bench budget-quick` has ten.",

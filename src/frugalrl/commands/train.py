@@ -102,8 +102,8 @@ def _with_real_defaults() -> type[Arguments]:
 
 
 def _defaults_of_open_settings() -> dict[str, str]:
-    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.admission.reservoir import ReservoirFilter
     from frugalrl.training.console import concerns
     from frugalrl.training.presets import defaults
 
@@ -121,7 +121,7 @@ def _defaults_of_open_settings() -> dict[str, str]:
         else:
             values = list(algorithms)
         texts[name] = f"preset, else {', '.join(values)}"
-    for made in (FrugalFilter(), DiverseFilter()):
+    for made in (FrugalFilter(), ReservoirFilter()):
         for name, value in made.state_dict()["settings"].items():
             if f"{made.name}_{name}" in texts:
                 texts[f"{made.name}_{name}"] = _text(value)

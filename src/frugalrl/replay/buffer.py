@@ -23,10 +23,10 @@ from gymnasium.spaces.utils import flatten_space
 from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
-from frugalrl.admission.diverse import DiverseFilter
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
 from frugalrl.admission.released import ReleasedFilter
+from frugalrl.admission.reservoir import ReservoirFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
 from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
@@ -51,7 +51,8 @@ VERSION = 3
 _ROWS_AT_ONCE = 1024
 """Rows that `extend` stages at once."""
 _FILTERS = {
-    made.name: made for made in (AdmitAll, RandomAdmit, FrugalFilter, ReleasedFilter, DiverseFilter)
+    made.name: made
+    for made in (AdmitAll, RandomAdmit, FrugalFilter, ReleasedFilter, ReservoirFilter)
 }
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Env = str | Callable[..., gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any]
     Wrapper = str | Callable[..., gymnasium.Env[Any, Any]]
-    Admission = Literal["none", "fac", "diverse", "random"] | AdmissionFilter
+    Admission = Literal["none", "fac", "reservoir", "random"] | AdmissionFilter
     Keywords = Mapping[str, Any] | str
     Bounds = str | Sequence[Sequence[float]]
     Directory = Path | str
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Widths = Sequence[int] | Mapping[str, Sequence[int]] | NetArch | str
 else:
     Env = Wrapper = str
-    Admission = Literal["none", "fac", "diverse", "random"]
+    Admission = Literal["none", "fac", "reservoir", "random"]
     Keywords = str
     Bounds = str
     Directory = Data = Path
@@ -59,7 +59,7 @@ class TrainConfig:
     algo: Algo = "sac"
     """Algorithm."""
     admission: Admission = "none"
-    """What the buffer keeps: all, what the frugal filter admits, rare ones longer, or a share."""
+    """What the buffer keeps: all, what the frugal filter admits, a sample, or a share."""
     steps: int | None = None
     """Environment steps, all environments together."""
     seed: int = 0
@@ -154,16 +154,10 @@ class TrainConfig:
     """The warm-up's transitions are all kept, filtered when it ends, or only looked at."""
     fac_reward_scale: float | str | None = None
     """Rewards are divided by this; auto: their standard deviation in the warm-up."""
-    diverse_run_length: int | None = None
-    """Neighbouring transitions that admission diverse overwrites one after another."""
-    diverse_tries: int | None = None
-    """Runs of neighbours that are drawn, of which the least rare goes."""
-    diverse_newest_share: float | None = None
-    """This share of the transitions held, the newest, is left alone."""
-    diverse_longest_stay: float | None = None
-    """What is rare goes too when so many times more transitions have come than are held."""
-    diverse_first_steps: int | None = None
-    """Transitions from which important dimensions and ranges are learnt."""
+    reservoir_newest_share: float | None = None
+    """Share of the places for the newest; the others hold an even sample of all older ones."""
+    reservoir_run_length: int | None = None
+    """Neighbouring transitions that admission reservoir overwrites one after another."""
     random_rate: float = 0.4
     """Share that admission random keeps."""
 
@@ -306,8 +300,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "normalize": ("none", "obs", "reward", "both"),
     "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
 }
-_ADMISSIONS = ("none", "fac", "diverse", "random")
-OF_A_FILTER = ("fac_", "diverse_")
+_ADMISSIONS = ("none", "fac", "reservoir", "random")
+OF_A_FILTER = ("fac_", "reservoir_")
 """What the settings of a filter begin with: its name as an admission."""
 WARMUP_STEPS = 10_000
 """How long `FrugalFilter` looks on, unless told otherwise."""
@@ -532,12 +526,12 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
         return AdmitAll()
     if config.admission == "random":
         return RandomAdmit(rate=config.random_rate, seed=seed)
-    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.admission.reservoir import ReservoirFilter
 
     try:
-        if config.admission == "diverse":
-            return DiverseFilter(seed=seed, **filter_arguments(config))
+        if config.admission == "reservoir":
+            return ReservoirFilter(seed=seed, **filter_arguments(config))
         make = FrugalFilter.paper if config.fac_paper else FrugalFilter
         return make(**filter_arguments(config))
     except (TypeError, ValueError) as error:
@@ -552,14 +546,14 @@ def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConf
         return dataclasses.replace(config, admission="none")
     if type(given) is RandomAdmit:
         return dataclasses.replace(config, admission="random", random_rate=given.rate)
-    from frugalrl.admission.diverse import DiverseFilter
     from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.admission.reservoir import ReservoirFilter
 
-    if type(given) not in (DiverseFilter, FrugalFilter):
+    if type(given) not in (ReservoirFilter, FrugalFilter):
         return config
     settings: dict[str, Any] = {
         f"{given.name}_{name}": value for name, value in given.state_dict()["settings"].items()
     }
-    settings.pop("diverse_seed", None)  # the run draws its own
+    settings.pop("reservoir_seed", None)  # the run draws its own
     settings["admission"] = given.name
     return dataclasses.replace(config, **settings)

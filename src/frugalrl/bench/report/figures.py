@@ -124,7 +124,7 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
     traces = []
     for rule, entries in rules.items():
         # With room for everything, a rule for a given size is the baseline.
-        points = entries + full if rule in (*CONTROLS, "diverse") else entries
+        points = entries + full if rule in (*CONTROLS, "reservoir") else entries
         points = sorted(points, key=lambda entry: entry.bytes)
         method = summary.results.method(rule)
         bounded = all(reward(entry).has_interval for entry in points)
