@@ -193,7 +193,7 @@ def test_files_without_pickle(pendulum, tmp_path):
     fresh.replay_buffer.load(tmp_path / "buffer.safetensors")
     assert fresh.replay_buffer.pos == model.replay_buffer.pos > 0
     assert_goes_on_identically(model.replay_buffer, fresh.replay_buffer)
-    other = make_buffer(2, size=80)
+    other = make_buffer(2, size=80, warmup_steps=30, bins=5)
     with pytest.raises(frugalrl.StateFileError, match="space"):
         other.load(tmp_path / "buffer.safetensors")
 
@@ -264,7 +264,7 @@ def test_optimize_memory_usage_is_taken_with_a_shrug(pendulum):
         ({"bins": 0}, ValueError, "bins=0"),
         ({"admission": "fac"}, TypeError, "'fac' is no AdmissionFilter"),
         ({"admission": frugalrl.AdmitAll(), "bins": 3}, TypeError, "one or the other"),
-        ({"dtype": "float64"}, ValueError, "AdmitAll"),
+        ({"dtype": "float64", "bins": 3}, ValueError, "AdmitAll"),
         ({"dtype": "int8"}, ValueError, "dtype"),
     ],
 )
@@ -283,7 +283,12 @@ def test_bad_arguments_are_named(arguments, error, message):
 )
 def test_spaces_that_are_no_vectors_are_refused(space):
     with pytest.raises((ValueError, NotImplementedError)):
-        FrugalReplayBuffer(10, space, spaces.Discrete(2))
+        FrugalReplayBuffer(10, space, spaces.Discrete(2), warmup_steps=5)
+
+
+def test_without_a_filter_everything_is_kept():
+    assert isinstance(make_buffer().admission, frugalrl.AdmitAll)
+    assert isinstance(make_buffer(warmup_steps=20).admission, frugalrl.FrugalFilter)
 
 
 @pytest.mark.parametrize("dtype", [None, "float16"])

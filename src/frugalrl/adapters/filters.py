@@ -34,14 +34,18 @@ def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) ->
     save them with a model, or to build a second buffer), and a used filter must not come back.
 
     Args:
-        admission: a filter, or None for a FrugalFilter.
+        admission: a filter; None keeps everything, or is a FrugalFilter where its arguments are
+            given.
         arguments: FrugalFilter's keyword arguments, when `admission` is None.
 
     Raises:
         TypeError: both were given, an argument is unknown, or `admission` is no filter.
     """
+    from frugalrl.admission.controls import AdmitAll
     from frugalrl.admission.frugal import FrugalFilter
 
+    if admission is None and not arguments:
+        return AdmitAll()
     if admission is None:
         known = inspect.signature(FrugalFilter).parameters
         unknown = sorted(set(arguments) - set(known))

@@ -42,8 +42,8 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         reward_key: name of the tensor that is the reward.
         observation_space: flat Box whose finite limits bound the filter's cells; None takes the
             limits from the warm-up.
-        admission: any filter (it is copied); None for a FrugalFilter.
-        **filter_arguments: FrugalFilter's arguments.
+        admission: any filter (it is copied); None keeps everything.
+        **filter_arguments: of a FrugalFilter instead.
     """
 
     def __init__(

@@ -147,8 +147,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             limits from the warm-up.
         n_step: steps of a transition, the algorithm's `n_step_return_horizon`.
         gamma: the algorithm's discount factor; the filter sees the discounted sum of n rewards.
-        admission: any filter (it is copied); None for a FrugalFilter.
-        **arguments: FrugalFilter's arguments. Tianshou's own options `stack_num`,
+        admission: any filter (it is copied); None keeps everything.
+        **arguments: of a FrugalFilter instead. Tianshou's own options `stack_num`,
             `ignore_obs_next`, `save_only_last_obs` and `sample_avail` are refused: they need
             neighbouring transitions.
     """

@@ -70,7 +70,7 @@ class ReplayBuffer:
         optimize_memory_usage: accepted and needless: shared states are stored once anyway.
         handle_timeout_termination: bootstrap through time limits, told by each environment's
             `infos[i]["TimeLimit.truncated"]`.
-        admission: any filter (it is copied); None for a FrugalFilter.
+        admission: any filter (it is copied); None keeps everything.
         dtype: of the stored observations: "float32", "float16", or "float64" with AdmitAll. None is
             float64 for AdmitAll on a float64 space, so that the run is the plain one to the bit
             under VecNormalize too, and float32 otherwise.
@@ -78,7 +78,7 @@ class ReplayBuffer:
         gamma: discount factor of n-step returns.
         observation_key: of Dict observations, the key or keys that the filter reads; None for all
             that are no images. Every key is stored.
-        **filter_arguments: FrugalFilter's arguments, for instance `on_equivalent="discard"`.
+        **filter_arguments: of a FrugalFilter instead, for instance `on_equivalent="discard"`.
 
     Raises:
         ValueError: an argument is out of its range, or the filter would have nothing to read.

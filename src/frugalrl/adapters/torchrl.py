@@ -52,13 +52,13 @@ class FrugalWriter(KeepsLedger, Writer):
     is not stored. Rows of a batch are decided one after the other, in order.
 
     Args:
-        admission: any filter (it is copied); None for a FrugalFilter.
+        admission: any filter (it is copied); None keeps everything.
         observation_key: entry that is the filter's observation, or a list of entries, which are
             flattened and joined.
         reward_key: entry that is the reward.
         observation_space: flat Box whose finite limits bound the filter's cells; None takes the
             limits from the warm-up.
-        **filter_arguments: FrugalFilter's arguments.
+        **filter_arguments: of a FrugalFilter instead.
     """
 
     def __init__(
