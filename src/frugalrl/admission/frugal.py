@@ -237,7 +237,7 @@ class WarmUp:
         if slot >= len(self._row_in):
             self._row_in = longer(self._row_in, max(slot + 1, 2 * len(self._row_in)))
 
-    def place(self, row: Rows, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Give the last row, which this is, its slot, unless it has one."""
         seen, is_awaited = self._state.tolist()
         if is_awaited:
@@ -504,8 +504,7 @@ class FrugalFilter:
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
-        row = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
-        self._stage.place(row, slot)
+        self._stage.place(observation, reward, slot)
         self._end_warm_up()
         self._warn_of_scale()
 

@@ -39,11 +39,12 @@ from numpy.typing import NDArray
 from frugalrl.admission.density_kernels import RULE, bucket_mass, mass, rule_of
 from frugalrl.admission.partition import cell_key
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
-from frugalrl.admission.rows import NO_SLOTS
+from frugalrl.admission.rows import NO_SLOTS, as_rows
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from frugalrl.admission.frugal import FrugalSettings
+    from frugalrl.admission.protocol import Floats
     from frugalrl.admission.rows import Offer, Rows
 
 FAN = 8
@@ -515,34 +516,36 @@ def oldest_within(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     """Slot of the oldest of a cell's rewards at most `within` away, or -1."""
     owner = phi.cells[cell]
     oldest, block = np.int64(owner["oldest"]), np.int64(owner["block"])
-    return _older_below(phi.slots, phi.buckets, oldest, block, reward, within, np.int64(-1))
+    nothing = np.int64(-1), np.int64(_NEVER)
+    return _older_below(phi.slots, phi.buckets, oldest, block, reward, within, nothing)[0]
 
 
 @compiled
 def _older_below(
-    slots: Any, buckets: Any, oldest: Any, block: Any, reward: Any, within: Any, best: Any
-) -> Any:
-    """Slot of a list or a block with the oldest reward at most `within` away; `best` if older."""
-    before = np.int64(slots[best]["stamp"]) if best >= 0 else np.int64(_NEVER)
+    slots: Any, buckets: Any, oldest: Any, block: Any, reward: Any, within: Any,
+    best: tuple[Any, Any],
+) -> tuple[Any, Any]:  # fmt: skip
+    """Slot and stamp of a list's or a block's oldest reward that is near; `best` if that is older.
+
+    Stamps are taken from buckets where they can be: slots lie anywhere in memory.
+    """
     if block == 0:
         slot = oldest
-        while slot >= 0 and slots[slot]["stamp"] < before:
+        while slot >= 0 and slots[slot]["stamp"] < best[1]:
             if abs(slots[slot]["reward"] - reward) <= within:
-                return slot
+                return slot, np.int64(slots[slot]["stamp"])
             slot = np.int64(slots[slot]["younger"])
         return best
     for i in range(block, block + FAN):
         bucket = buckets[i]
         left, right = bucket["low"] - reward, bucket["high"] - reward
-        if bucket["stamp"] >= before or left > within or right < -within:
+        if bucket["stamp"] >= best[1] or left > within or right < -within:
             continue
         first, inner = np.int64(bucket["oldest"]), np.int64(bucket["block"])
         if left >= -within and right <= within:
-            best = first
+            best = first, np.int64(bucket["stamp"])
         else:
             best = _older_below(slots, buckets, first, inner, reward, within, best)
-        if best >= 0:
-            before = np.int64(slots[best]["stamp"])
     return best
 
 
@@ -739,11 +742,12 @@ class Phi:
         while (i := _put(*self.arrays, self.partition, rows, slots, i)) < len(slots):
             self._make_room(int(slots[i]))
 
-    def place(self, row: Rows, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Store one row, unless its slot is known already."""
         slots = self.arrays.slots
         is_held = slot < len(slots) and slots["cell"][slot] != 0
         if not is_held and slot not in self.given_up.tolist():
+            row = as_rows(np.asarray(observation)[None], [reward], 0)
             self.put(row, np.array([slot], dtype=np.int64))
 
     def forget(self, slot: int) -> None:
