@@ -130,6 +130,15 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     assert files(elsewhere) == files(storage)
 
 
+def is_running(process: int) -> bool:
+    """Tell whether a process is there and has not ended."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "XZ"
+
+
 @pytest.mark.parametrize("dies", ["worker", "node"])
 def test_a_run_whose_worker_or_node_dies_goes_on(cluster, tmp_path, dies):
     out, go = tmp_path / "out", tmp_path / "go"
@@ -152,6 +161,8 @@ def test_a_run_whose_worker_or_node_dies_goes_on(cluster, tmp_path, dies):
             os.kill(worker, signal.SIGKILL)
         else:
             cluster.remove_node(node, allow_graceful=False)
+        while is_running(worker):  # which ends when it misses its node, and could end the run first
+            time.sleep(0.02)
         go.touch()
 
     watch = Watch(lambda: bool(checkpoints(out)), kill)

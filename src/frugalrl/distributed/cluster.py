@@ -142,6 +142,8 @@ def check_nodes(ray: Any, storage: str | None = None) -> None:
     for reference in answered:
         try:
             theirs, problem = ray.get(reference)
+        except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
+            continue  # the node has left since it was listed
         except ray.exceptions.RayError as error:
             raise ConfigError(
                 f"node {asked[reference]} cannot run this package ({last_line(error)}); every "
