@@ -120,6 +120,8 @@ def test_it_names_bad_arguments(arguments: dict[str, Any], complaint: str) -> No
         ("ring", np.array([0, 0])),
         ("sample", np.array([10**6])),
         ("passed", -1),
+        ("overwriting", [0, 2**62]),
+        ("overwriting", [2**62, 0]),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(part: str, value: Any) -> None:
@@ -130,3 +132,14 @@ def test_a_state_that_does_not_fit_is_refused(part: str, value: Any) -> None:
     frugalrl.ReservoirFilter.from_state_dict(state)
     with pytest.raises(ValueError, match=r"ReservoirFilter|passed"):
         frugalrl.ReservoirFilter.from_state_dict({**state, part: value})
+
+
+def test_a_state_whose_ring_is_too_short_is_refused() -> None:
+    f = frugalrl.ReservoirFilter(run_length=5)
+    f.begin(None)
+    f.offer(np.zeros((50, 3)), np.zeros(50), np.arange(20))
+    state = f.state_dict()
+    runs = np.append(state["ring"], state["sample"])
+    empty = {"ring": runs[:0], "sample": runs, "passed": 100}
+    with pytest.raises(ValueError, match="ReservoirFilter"):
+        frugalrl.ReservoirFilter.from_state_dict({**state, **empty})

@@ -169,17 +169,20 @@ class ReservoirFilter:
         ring, sample = (np.array(state[name], dtype=np.int32) for name in ("ring", "sample"))
         runs = np.append(ring, sample)
         known = made._known = _empty(len(is_held), -(-len(is_held) // made.run_length))
+        at, left = (integer_from("overwriting", n, 0) for n in state["overwriting"])
         if not (
             is_held.ndim == ring.ndim == sample.ndim == 1
             and ((runs >= 0) & (runs < len(known.sample))).all()
             and len(np.unique(runs)) == len(runs)
             and np.isin(np.flatnonzero(is_held) // made.run_length, runs).all()
+            and len(sample) <= max(len(runs) - _in_ring(made.newest_share, len(runs)), 0)
+            and at <= len(known.sample) * made.run_length
+            and left <= made.run_length
         ):
             raise ValueError("the runs and slots of a ReservoirFilter's state do not fit")
-        following = known.following
         known.is_held[:] = is_held
-        following[sample] = NONE
-        following[ring[:-1]], following[ring[-1:]] = ring[1:], NONE
+        known.following[sample] = known.following[ring[-1:]] = NONE
+        known.following[ring[:-1]] = ring[1:]
         known.sample[: len(sample)] = sample
         record = known.state[0]
         record["random"] = np.asarray(state["random"], dtype=np.uint64)[0]
@@ -187,8 +190,7 @@ class ReservoirFilter:
         record["oldest"], record["newest"] = (ring[0], ring[-1]) if len(ring) else (NONE, NONE)
         record["sampled"] = len(sample)
         record["passed"] = integer_from("passed", state["passed"], len(sample))
-        for name, value in zip(("next", "left"), state["overwriting"], strict=True):
-            record[name] = integer_from(name, value, 0)
+        record["next"], record["left"] = at, left
         return made
 
 
@@ -249,11 +251,16 @@ def _leave_ring(known: Any) -> Any:
 
 
 @compiled
+def _in_ring(newest_share: Any, runs: Any) -> Any:
+    """Runs that the ring is to have, of so many."""
+    return max(np.int64(np.round(newest_share * runs)), 1)
+
+
+@compiled
 def _next_run(known: Any, newest_share: Any) -> Any:
     """Choose the run that is overwritten next, and make it the newest of the ring."""
     state, sample = known.state[0], known.sample
-    in_ring = max(np.int64(np.round(newest_share * state["runs"])), 1)
-    run = _leave_ring(known)
+    run, in_ring = _leave_ring(known), _in_ring(newest_share, state["runs"])
     while state["sampled"] < state["runs"] - in_ring:  # the ring is longer than it should be
         sample[state["sampled"]] = run
         state["sampled"] += 1
