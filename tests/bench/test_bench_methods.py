@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 
 import pytest
 
+import frugalrl
 from frugalrl.bench import methods
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.runs import command, expand
@@ -65,6 +67,9 @@ def test_the_filter_for_a_given_size_takes_parameters_too():
     method = methods.find_method("reservoir@newest_share=0.8,run_length=5,share=0.05")
     assert method.settings["reservoir_newest_share"] == 0.8
     assert method.settings["reservoir_run_length"] == 5
+    defaults = inspect.signature(frugalrl.ReservoirFilter).parameters
+    for parameter in methods._OF_RESERVOIR.values():
+        assert parameter.default == defaults[parameter.name].default
     for name in ("fac@run_length=8", "reservoir@epsilon=0.1", "small@run_length=8"):
         with pytest.raises(BenchError, match="has no filter to change"):
             methods.find_method(name)
