@@ -1,0 +1,199 @@
+"""Reward over the bytes of the buffer: table and figure of what `frugalrl bench budget` left.
+
+Reads finished runs, so it can be called while others are still going on. Rewards are those of the
+second half of training: means over seeds with 95 % bootstrap intervals; differences are paired by
+seed. The table goes to the terminal as Markdown, the figure (a panel per task) to a file.
+What Stable-Baselines3's ReplayBuffer takes for as many transitions follows from its arrays: state
+and next state as the environment gives them, the action as float32, and reward, end and time limit
+as float32. It makes the same runs to the bit, so its line is the ring's, moved to the right.
+
+    python benchmarks/budget.py [results/budget results/budget-quick ...] [--figure FILE.svg]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import NullLocator
+
+from frugalrl.bench import statistics
+from frugalrl.bench.aggregate import MethodSummary, generator_for, summarize
+from frugalrl.bench.methods import rule_of
+from frugalrl.bench.results import read_results
+
+LABELS = {
+    "baseline": "all transitions",
+    "small": "ring",
+    "random-slot": "random eviction",
+    "reservoir": "ReservoirFilter",
+    "fac": "FrugalFilter",
+}
+SB3 = "ring of Stable-Baselines3"
+COLORS = dict(zip(LABELS, ("#444444", "#7a5fd3", "#c1440e", "#1a9e4b", "#2166d1"), strict=True))
+COLUMNS = (
+    "task", "buffer", "seeds", "MB", "SB3's MB", "final reward", "second half",
+    "less the ring's", "less random eviction's",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Print the table and draw the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="*", type=Path, default=[Path("results/budget")])
+    parser.add_argument("--figure", type=Path)
+    arguments = parser.parse_args()
+    tasks = [task for directory in arguments.results for task in read_tasks(directory)]
+    print(f"| {' | '.join(COLUMNS)} |\n|---|---|--:|--:|--:|--:|--:|--:|--:|")
+    for task, entries in tasks:
+        print(*table_rows(task, entries), sep="\n")
+    if arguments.figure is not None:
+        draw(tasks, arguments.figure)
+
+
+def read_tasks(directory: Path) -> Iterator[tuple[str, list[MethodSummary]]]:
+    """Give each task's finished methods, smallest buffers first and rules in a fixed order."""
+    summary = summarize(read_results(directory))
+    order = list(LABELS)
+    for task in summary.results.tasks:
+        entries = [entry for (key, _), entry in summary.methods.items() if key == task]
+        known = [entry for entry in entries if rule(entry) in LABELS]
+        yield task[0], sorted(known, key=lambda e: (-share(e), order.index(rule(e))))
+
+
+def rule(entry: MethodSummary) -> str:
+    """Name the rule of a method, without its size."""
+    return rule_of(entry.method)[0]
+
+
+def share(entry: MethodSummary) -> float:
+    """Give the part of the run's transitions that a buffer of given size has room for."""
+    return float(entry.method.partition("share=")[2] or 1.0)
+
+
+def sb3_megabytes(entry: MethodSummary) -> float:
+    """Give what Stable-Baselines3's ReplayBuffer takes for as many transitions as are held."""
+    env = gymnasium.make(entry.task[0])
+    observation, action = env.observation_space, env.action_space
+    states = 2 * int(np.prod(observation.shape)) * observation.dtype.itemsize
+    each = states + 4 * int(np.prod(action.shape)) + 3 * 4
+    env.close()
+    return entry.size * each / 1e6
+
+
+def table_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
+    """Write a task's rows of the table."""
+    digits = 2 if max(abs(entry.late_reward.value) for entry in entries) < 50 else 0
+
+    def written(estimate: statistics.Estimate, sign: str = "") -> str:
+        text = f"{estimate.value:{sign},.{digits}f}"
+        if estimate.has_interval:
+            text += f" [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+        return text
+
+    for number, entry in enumerate(entries):
+        size = "" if share(entry) == 1.0 else f", {share(entry):.0%}"
+        differences = []
+        for other in ("small", "random-slot"):
+            found = [e for e in entries if rule(e) == other and share(e) == share(entry)]
+            if size and found and found[0] is not entry:
+                seeds = sorted(set(entry.late) & set(found[0].late))
+                paired = [entry.late[seed] - found[0].late[seed] for seed in seeds]
+                generator = generator_for(task, entry.method, other)
+                differences.append(written(statistics.estimate_mean(paired, generator), "+"))
+            else:
+                differences.append("")
+        columns = [
+            task if number == 0 else "",
+            LABELS[rule(entry)] + size,
+            str(len(entry.seeds)),
+            f"{entry.bytes / 1e6:.2f}",
+            f"{sb3_megabytes(entry):.2f}",
+            written(entry.reward),
+            written(entry.late_reward),
+            *differences,
+        ]
+        yield "|" + "".join(f" {column} |" if column else " |" for column in columns)
+
+
+def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
+    """Draw reward over bytes, a panel per task and a line per rule."""
+    width = min(len(tasks), 4)
+    height = -(-len(tasks) // width)
+    figure, grid = plt.subplots(
+        height, width, figsize=(2.9 * width, 2.5 * height), squeeze=False, layout="constrained"
+    )
+    for axes, (task, entries) in zip(grid.flat, tasks, strict=False):
+        full = [entry for entry in entries if rule(entry) == "baseline"]
+        for number, name in enumerate(LABELS):
+            points = [entry for entry in entries if rule(entry) == name]
+            if not points:
+                continue
+            # With room for everything every rule for a given size is the full buffer.
+            points += full if name in ("small", "random-slot", "reservoir") else []
+            points.sort(key=lambda entry: entry.bytes)
+            rewards = np.array([entry.late_reward.value for entry in points])
+            bounds = np.array([[e.late_reward.low, e.late_reward.high] for e in points]).T
+            # Rules of one size stand a little apart, so that each interval can be seen.
+            apart = [1.0 if entry in full else 1.06 ** (number - 2) for entry in points]
+            axes.errorbar(
+                np.array([entry.bytes / 1e6 for entry in points]) * apart,
+                rewards,
+                np.abs(bounds - rewards),
+                label=LABELS[name],
+                color=COLORS[name],
+                marker="o",
+                markersize=4,
+                linewidth=1.3,
+                elinewidth=0.9,
+                capsize=2,
+                zorder=3 if name == "baseline" else 2,
+            )
+        ring = [entry for entry in entries if rule(entry) in ("baseline", "small")]
+        ring.sort(key=lambda entry: entry.bytes)
+        axes.plot(
+            [sb3_megabytes(entry) for entry in ring],
+            [entry.late_reward.value for entry in ring],
+            "o:",
+            label=SB3,
+            color="#999999",
+            markersize=3,
+            linewidth=1.1,
+            zorder=1,
+        )
+        axes.set_xscale("log")
+        sizes = [entry.bytes / 1e6 for entry in ring]
+        axes.set_xticks(sizes, [f"{size:.2g}" for size in sizes])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_title(f"{task}, {max(len(e.seeds) for e in entries)} seeds", fontsize=9)
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="#e6e6e6")
+    for axes in grid.flat[len(tasks) :]:
+        axes.axis("off")
+    figure.supxlabel("bytes of the buffer, MB", fontsize=9)
+    figure.supylabel("reward, second half of training", fontsize=9)
+    lines = {
+        label: line
+        for axes in grid.flat
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    shown = [label for label in (*LABELS.values(), SB3) if label in lines]
+    figure.legend(
+        [lines[label] for label in shown],
+        shown,
+        loc="outside upper center",
+        ncols=len(shown),
+        fontsize=8,
+        frameon=False,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
