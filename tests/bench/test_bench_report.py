@@ -294,8 +294,8 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     suite = made_up_suite(methods=methods)
     root = make_results(suite, missing=(("small@share=0.05", 0),))
     summary = summarize(read_results(root))
-    table = tables.equal_size_table(summary)
-    rows = {row[2].value: [entry.text for entry in row] for row in table.rows}
+    table = tables.equal_size(summary)
+    rows = {row[tables.METHOD].value: [it.text for it in row.values()] for row in table.rows}
     assert set(rows) == set(methods) - {"baseline"}
     assert {rows[name][1] for name in budgets} == {"5 % of the steps"}
     assert {rows[name][1] for name in ("fac", "small", "random-slot")} == {"that of fac"}
@@ -304,7 +304,7 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     mine, other = (summary.get(("Pendulum-v1", "sac"), name) for name in budgets[:2])
     assert mine is not None
     assert other is not None
-    found = tables._paired(mine, other)
+    found = tables._paired(mine, other, "rewards")
     assert found is not None
     assert found.paired
     assert found.difference.seeds == 4  # those that both have
@@ -355,9 +355,8 @@ def test_numbers_are_written_for_readers() -> None:
 
 
 def test_tables_escape_what_their_format_reserves() -> None:
-    table = Table(
-        "x", "A & B", "50 %", [Column("|R|"), Column("a_b")], [[Entry("1|2"), Entry("<i>")]]
-    )
+    row = {Column("|R|"): Entry("1|2"), Column("a_b"): Entry("<i>")}
+    table = Table("x", "A & B", "50 %", [row])
     markdown, latex = to_markdown(table), to_latex(table)
     assert "1\\|2" in markdown
     assert "&lt;i&gt;" in markdown

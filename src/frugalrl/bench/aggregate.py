@@ -52,7 +52,7 @@ class MethodSummary:
 
     def mean(self, key: str) -> float:
         """Average a measured number over seeds, by its name in a run's summary."""
-        return _finite_mean([result.number(key) for result in self.runs.values()])
+        return finite_mean([result.number(key) for result in self.runs.values()])
 
     def sd(self, key: str) -> float:
         """Standard deviation of a measured number over seeds, NaN for one seed."""
@@ -80,7 +80,7 @@ class MethodSummary:
         """Stored over offered transitions."""
         offered = {seed: result.number("offered") for seed, result in self.runs.items()}
         shares = [self.runs[s].number("stored") / n for s, n in offered.items() if n > 0]
-        return _finite_mean(shares)
+        return finite_mean(shares)
 
     @property
     def convergence(self) -> dict[int, float]:
@@ -94,7 +94,7 @@ class MethodSummary:
     @property
     def convergence_mean(self) -> float:
         """Mean convergence point, a run that never settled counted as its length."""
-        return _finite_mean(list(self.convergence.values()))
+        return finite_mean(list(self.convergence.values()))
 
     @property
     def settled(self) -> int:
@@ -129,6 +129,11 @@ class Summary:
     def get(self, task: TaskKey, method: str) -> MethodSummary | None:
         """Find a method's summary on a task."""
         return self.methods.get((task, method))
+
+    def entries(self, task: TaskKey, names: Sequence[str] = ()) -> list[MethodSummary]:
+        """Give the summaries of some methods on a task, in that order; of all without names."""
+        found = (self.get(task, name) for name in names or self.results.methods)
+        return [entry for entry in found if entry is not None]
 
     @property
     def reference(self) -> str:
@@ -180,7 +185,7 @@ def normalised_scores(
     for task in results.tasks:
         baseline = results.select(task, BASELINE)
         low, high = (
-            _finite_mean([result.number(key) for result in baseline.values()])
+            finite_mean([result.number(key) for result in baseline.values()])
             for key in ("random_reward", "reward")
         )
         if not high > low:
@@ -264,7 +269,7 @@ def buffer_mean(runs: dict[int, Result], *keys: str) -> float:
             found = found.get(key) if isinstance(found, dict) else None
         return float(found) if isinstance(found, (int, float)) else math.nan
 
-    return _finite_mean([measure(result) for result in runs.values()])
+    return finite_mean([measure(result) for result in runs.values()])
 
 
 def _rewards(runs: dict[int, Result]) -> dict[int, float]:
@@ -273,13 +278,14 @@ def _rewards(runs: dict[int, Result]) -> dict[int, float]:
 
 def _late_reward(result: Result) -> float:
     steps, rewards = result.curve
-    return _finite_mean(rewards[steps > result.run.steps / 2].tolist())
+    return finite_mean(rewards[steps > result.run.steps / 2].tolist())
 
 
 def _finite(rewards: dict[int, float]) -> dict[int, float]:
     return {seed: reward for seed, reward in rewards.items() if math.isfinite(reward)}
 
 
-def _finite_mean(values: Sequence[float]) -> float:
+def finite_mean(values: Sequence[float]) -> float:
+    """Average the finite numbers; NaN where there are none."""
     finite = [value for value in values if math.isfinite(value)]
     return float(np.mean(finite)) if finite else math.nan

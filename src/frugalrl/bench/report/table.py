@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 
 from frugalrl.bench.statistics import Estimate
@@ -15,15 +15,9 @@ PUBLISHED_BELOW = "paper"
 _MINUS = "\N{MINUS SIGN}"
 _NONE = "\N{EN DASH}"
 _TEX_SIGNS = str.maketrans(
-    {
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {
         "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         _MINUS: "$-$",
@@ -65,24 +59,35 @@ class Column:
     numeric: bool = True
 
 
+Row = dict[Column, Entry]
+
+
 @dataclass(frozen=True)
 class Table:
-    """A titled table whose rows have one entry per column."""
+    """A titled table; every row has the same columns."""
 
     id: str
     title: str
     caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Entry]]
+    rows: Sequence[Row]
     section: str = ""
-    folded: bool = field(default=False)
+    folded: bool = False
     """Whether the report shows it only when asked."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of every row."""
+        return list(self.rows[0]) if self.rows else []
+
+
+NOTHING = Entry(_NONE)
+"""An entry without a number."""
 
 
 def number(value: float, digits: int = 2, *, sign: bool = False) -> Entry:
     """Show a number, a dash where there is none."""
     if not math.isfinite(value):
-        return Entry(_NONE)
+        return NOTHING
     return Entry(show(value, digits, sign=sign), value)
 
 
@@ -96,8 +101,10 @@ def show(value: float, digits: int = 2, *, sign: bool = False) -> str:
     return text.replace("-", _MINUS)
 
 
-def p_value(value: float) -> Entry:
+def p_value(value: float | None) -> Entry:
     """Show a p-value; very small ones are not worth their digits."""
+    if value is None:
+        return NOTHING
     return Entry("<0.001", value) if value < 0.001 else number(value, 3)
 
 
@@ -109,10 +116,9 @@ def show_interval(estimate: Estimate, digits: int = 2, *, sign: bool = False) ->
     return f"{text} [{show(estimate.low, digits)}, {show(estimate.high, digits)}]"
 
 
-def digits_for(*values: float) -> int:
+def digits_for(value: float) -> int:
     """Choose decimals so that about four figures are shown."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    return 1 if largest >= 100 else 2
+    return 1 if abs(value) >= 100 else 2
 
 
 def to_html(table: Table) -> str:
@@ -123,7 +129,7 @@ def to_html(table: Table) -> str:
         for column in table.columns
     )
     body = "".join(
-        f"<tr>{''.join(_html_entry(e, c, i) for i, (e, c) in enumerate(_pairs(table, row)))}</tr>\n"
+        f"<tr>{''.join(_html_entry(*cell, i) for i, cell in enumerate(row.items()))}</tr>\n"
         for row in table.rows
     )
     return (
@@ -144,7 +150,7 @@ def to_markdown(table: Table) -> str:
         "|" + "|".join("--:" if column.numeric else ":--" for column in table.columns) + "|",
     ]
     for row in table.rows:
-        cells = [markdown_text(_with_published(entry, "(paper {})")) for entry in row]
+        cells = [markdown_text(_with_published(entry, "(paper {})")) for entry in row.values()]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
@@ -154,7 +160,7 @@ def to_latex(table: Table) -> str:
     columns = "".join("r" if column.numeric else "l" for column in table.columns)
     heads = " & ".join(_tex(column.label) for column in table.columns)
     rows = [
-        " & ".join(_tex(_with_published(entry, "({})")) for entry in row) + r" \\"
+        " & ".join(_tex(_with_published(entry, "({})")) for entry in row.values()) + r" \\"
         for row in table.rows
     ]
     return "\n".join(
@@ -176,19 +182,13 @@ def to_latex(table: Table) -> str:
     )
 
 
-def _pairs(table: Table, row: Sequence[Entry]) -> list[tuple[Entry, Column]]:
-    return list(zip(row, table.columns, strict=True))
-
-
-def _html_entry(entry: Entry, column: Column, index: int) -> str:
-    tag = 'th scope="row"' if index == 0 else "td"
-    names = [name for name in ("num" if column.numeric else "", entry.emphasis) if name]
-    css = f' class="{" ".join(names)}"' if names else ""
-    value = "" if entry.value is None else str(entry.value)
+def _html_entry(column: Column, entry: Entry, place: int) -> str:
+    tag = "td" if place else 'th scope="row"'
+    names = " ".join(filter(None, ["num" if column.numeric else "", entry.emphasis]))
+    css = f' class="{names}"' if names else ""
+    value = "" if entry.value is None else escape(str(entry.value))
     below = f"<small>{escape(entry.published)}</small>" if entry.published is not None else ""
-    return (
-        f'<{tag}{css} data-value="{escape(value)}">{escape(entry.text)}{below}</{tag.split()[0]}>'
-    )
+    return f'<{tag}{css} data-value="{value}">{escape(entry.text)}{below}</{tag[:2]}>'
 
 
 def _heading(column: Column) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-
-import numpy as np
 
 from frugalrl.bench import measures, paper
 from frugalrl.bench.aggregate import (
@@ -17,15 +15,18 @@ from frugalrl.bench.aggregate import (
     Summary,
     TaskKey,
     buffer_mean,
+    finite_mean,
     generator_for,
     task_name,
 )
 from frugalrl.bench.contents import GRADIENTS
 from frugalrl.bench.methods import CONTROLS, Method, rule_of
 from frugalrl.bench.report.table import (
+    NOTHING,
     PUBLISHED_BELOW,
     Column,
     Entry,
+    Row,
     Table,
     digits_for,
     number,
@@ -45,168 +46,110 @@ _MEANING = (
     "measured it, the policy acting with its own randomness, the last step's reward left out; the "
     "full reward of the deterministic policy beside it. P: reward per stored transition, relative."
 )
+_tables: list[Callable[[Summary], Table]] = []
 
 
 def all_tables(summary: Summary) -> list[Table]:
     """Make every table that these results can fill, in the report's order."""
-    tables = [
-        methods_table(summary),
-        over_tasks_table(summary),
-        equal_size_table(summary),
-        full_table(summary),
-        control_cost_table(summary),
-        laber_table(summary),
-        benchmarks_table(summary),
-        resources_table(summary),
-        theorems_table(summary),
-        predictions_table(summary),
-        published_table(summary),
-        misprints_table(),
-    ]
-    filled = [table for table in tables if table is not None and table.rows]
+    filled = [table for make in _tables if (table := make(summary)).rows]
     return filled if len(summary.results.tasks) > 1 else [_without_task(table) for table in filled]
 
 
 def _without_task(table: Table) -> Table:
     """Leave out the task where there is only one: the title names it, and phones are narrow."""
-    if table.columns[0] != TASK or METHOD not in table.columns:
+    if not {TASK, METHOD} <= set(table.columns):
         return table
-    rows = [[replace(row[1], published=row[0].published), *row[2:]] for row in table.rows]
-    return replace(table, columns=table.columns[1:], rows=rows)
+    rows = [dict(row) for row in table.rows]
+    for row in rows:
+        row[METHOD] = replace(row[METHOD], published=row.pop(TASK).published)
+    return replace(table, rows=rows)
 
 
-def methods_table(summary: Summary) -> Table:
+def _table(
+    section: str, title: str, caption: str, *, folded: bool = False
+) -> Callable[[Callable[[Summary], Iterable[Row]]], Callable[[Summary], Table]]:
+    """Make one of the report's tables of a function that gives its rows; its name is the id."""
+
+    def decorate(rows: Callable[[Summary], Iterable[Row]]) -> Callable[[Summary], Table]:
+        name = rows.__name__.replace("_", "-")
+        _tables.append(lambda s: Table(name, title, caption, list(rows(s)), section, folded))
+        return _tables[-1]
+
+    return decorate
+
+
+@_table(
+    "rewards",
+    "Final reward of every method",
+    "Mean and interquartile mean over seeds of the final policy's reward, with 95 % bootstrap "
+    "intervals where there are at least three seeds. Differences are paired by seed where the "
+    "seeds are the same, and coloured where both their interval and Welch's two-sided p tell the "
+    "two apart. Convergence: mean step from which the mean of the last 100 training episodes stays "
+    "within 10 % of its best; a run that never settles counts as its length.",
+)
+def methods(summary: Summary) -> Iterator[Row]:
     """Rewards of every method on every task, with intervals and the difference from baseline."""
-    rows = []
-    reference = _reference(summary)
-    for (task, name), entry in summary.methods.items():
+    against = f"vs {_reference(summary).removeprefix('the ')}"
+    settled = "mean convergence point; how many runs settled if not all"
+    for (task, _), entry in summary.methods.items():
         digits = digits_for((summary.get(task, summary.reference) or entry).reward.value)
         found = entry.against_reference
-        chance = None if found is None else found.welch_p
-        rows.append(
-            [
-                *_names(summary, task, name),
-                number(len(entry.seeds), 0),
-                _interval(entry.reward, digits),
-                _interval(entry.iqm, digits),
-                _difference(found, digits),
-                Entry("–") if chance is None else p_value(chance),
-                _settled(entry),
-            ]
-        )
-    return Table(
-        "methods",
-        "Final reward of every method",
-        "Mean and interquartile mean over seeds of the final policy's reward, with 95 % bootstrap "
-        f"intervals where there are at least three seeds. The difference from {reference} is "
-        "paired by seed where the seeds are the same, and coloured where both its interval and "
-        "Welch's two-sided p tell the two apart. Convergence: mean step from which the mean of the "
-        "last 100 training episodes stays within 10 % of its best; a run that never settles counts "
-        "as its length.",
-        [
-            TASK,
-            METHOD,
-            Column("Seeds"),
-            Column("Mean reward"),
-            Column("IQM"),
-            Column(
-                f"vs {reference.removeprefix('the ')}", "difference of the means; more is better"
-            ),
-            Column("p", "Welch's test"),
-            Column("Convergence", "mean convergence point; how many runs settled if not all"),
-        ],
-        rows,
-        "rewards",
-    )
+        yield {
+            **_names(summary, entry),
+            Column("Seeds"): number(len(entry.seeds), 0),
+            Column("Mean reward"): _interval(entry.reward, digits),
+            Column("IQM"): _interval(entry.iqm, digits),
+            Column(against, "difference of the means; more is better"): _difference(found, digits),
+            Column("p", "Welch's test"): p_value(found.welch_p if found else None),
+            Column("Convergence", settled): _settled(entry),
+        }
 
 
-def over_tasks_table(summary: Summary) -> Table | None:
-    """Normalised scores over tasks; None for a single task."""
-    if not summary.over_tasks:
-        return None
-    rows = []
+@_table(
+    "rewards",
+    "Over all tasks",
+    "Scores are scaled so that 0 is a uniformly random policy and 1 the baseline's mean on "
+    "the same task. Intervals from a bootstrap stratified by task.",
+)
+def over_tasks(summary: Summary) -> Iterator[Row]:
+    """Normalised scores over tasks; nothing for a single task."""
+    better = Column("P(better than baseline)", "probability of improvement; 0.5 is no difference")
     for entry in summary.over_tasks:
-        better = Entry("–")
-        if entry.improvement is not None:
-            found = entry.improvement
-            emphasis = ("good" if found.value > 0.5 else "bad") if found.excludes(0.5) else ""
-            better = Entry(show_interval(found), found.value, emphasis=emphasis)
-        rows.append(
-            [
-                Entry(summary.results.method(entry.method).label, entry.method),
-                number(entry.tasks, 0),
-                _interval(entry.iqm),
-                _interval(entry.mean),
-                better,
-            ]
-        )
-    return Table(
-        "over-tasks",
-        "Over all tasks",
-        "Scores are scaled so that 0 is a uniformly random policy and 1 the baseline's mean on "
-        "the same task. Intervals from a bootstrap stratified by task.",
-        [
-            METHOD,
-            Column("Tasks"),
-            Column("IQM"),
-            Column("Mean"),
-            Column("P(better than baseline)", "probability of improvement; 0.5 is no difference"),
-        ],
-        rows,
-        "rewards",
-    )
+        yield {
+            METHOD: Entry(summary.results.method(entry.method).label, entry.method),
+            Column("Tasks"): number(entry.tasks, 0),
+            Column("IQM"): _interval(entry.iqm),
+            Column("Mean"): _interval(entry.mean),
+            better: _improvement(entry.improvement),
+        }
 
 
-def equal_size_table(summary: Summary) -> Table:
+@_table(
+    "budget",
+    "Does it matter what is kept? Rules at equal size",
+    "Each rule against a buffer of the same size in which a random transition is overwritten, "
+    "and against a ring of that size, which overwrites the oldest. Differences of the mean "
+    "final reward are paired by seed, over the seeds that both have, with 95 % bootstrap "
+    "intervals from three seeds on; coloured where Welch's test confirms them. Bytes count "
+    "everything that the buffer holds, its filter included. *Second half* is the mean of the "
+    "evaluations in the second half of training: the final policy is but one moment of it.",
+)
+def equal_size(summary: Summary) -> Iterator[Row]:
     """Compare every rule with chance and with a ring that have as many places."""
-    rows = []
     for task in summary.results.tasks:
-        for key, entries in _by_size(summary, task).items():
-            controls = {
-                control: entry
-                for entry in entries
-                for control in CONTROLS
-                if rule_of(entry.method)[0] == control
-            }
-            rows += [_equal_size_row(summary, key, e, controls) for e in entries if controls]
-    return Table(
-        "equal-size",
-        "Does it matter what is kept? Rules at equal size",
-        "Each rule against a buffer of the same size in which a random transition is overwritten, "
-        "and against a ring of that size, which overwrites the oldest. Differences of the mean "
-        "final reward are paired by seed, over the seeds that both have, with 95 % bootstrap "
-        "intervals from three seeds on; coloured where Welch's test confirms them. Bytes count "
-        "everything that the buffer holds, its filter included. *Second half* is the mean of the "
-        "evaluations in the second half of training: the final policy is but one moment of it.",
-        [
-            TASK,
-            Column("Size", "what the buffer's size is", numeric=False),
-            METHOD,
-            Column("Seeds"),
-            Column("Transitions"),
-            Column("MB"),
-            Column("Mean reward"),
-            Column("vs random slot", "difference paired by seed; more is better"),
-            Column("vs ring", "difference paired by seed; more is better"),
-            Column("Second half", "mean reward of evaluations in the second half of training"),
-            Column("vs random slot", "difference of the second half, paired by seed"),
-            Column("vs ring", "difference of the second half, paired by seed"),
-        ],
-        rows,
-        "budget",
-    )
+        groups: dict[str, list[MethodSummary]] = {}
+        for entry in summary.entries(task):
+            size = _size_of(summary.results.method(entry.method))
+            if size is not None:
+                groups.setdefault(size, []).append(entry)
+        for size, entries in groups.items():
+            rules = {rule_of(entry.method)[0]: entry for entry in entries}
+            controls = [rules.get(name) for name in CONTROLS]
+            for entry in entries if any(controls) else []:
+                yield _equal_size_row(summary, size, entry, controls)
 
 
-def _by_size(summary: Summary, task: TaskKey) -> dict[str, list[MethodSummary]]:
-    groups: dict[str, list[MethodSummary]] = {}
-    for name in summary.results.methods:
-        entry, key = summary.get(task, name), _size_key(summary.results.method(name))
-        if entry is not None and key is not None:
-            groups.setdefault(key, []).append(entry)
-    return groups
-
-
-def _size_key(method: Method) -> str | None:
+def _size_of(method: Method) -> str | None:
     """Say which methods have buffers of the same size; None for one that is like no other."""
     share = rule_of(method.name)[1]
     if share is not None:
@@ -217,29 +160,33 @@ def _size_key(method: Method) -> str | None:
 
 
 def _equal_size_row(
-    summary: Summary, key: str, entry: MethodSummary, controls: dict[str, MethodSummary]
-) -> list[Entry]:
+    summary: Summary, size: str, entry: MethodSummary, controls: list[MethodSummary | None]
+) -> Row:
     digits = digits_for(entry.reward.value)
-    rule = rule_of(entry.method)[0]
-    others = [controls.get(name) for name in CONTROLS]
-    task, method = _names(summary, entry.task, rule)
-    return [
-        task,
-        Entry(key, key),
-        Entry(method.text, entry.method),
-        number(len(entry.seeds), 0),
-        number(entry.size, 0),
-        number(entry.bytes / 1e6, 2),
-        _interval(entry.reward, digits),
-        *(_difference(_paired(entry, other), digits) for other in others),
-        _interval(entry.late_reward, digits),
-        *(_difference(_paired(entry, other, "late"), digits) for other in others),
-    ]
+    label = summary.results.method(rule_of(entry.method)[0]).label
+
+    def against(measure: str, about: str) -> Row:
+        columns = [Column("vs random slot", about), Column("vs ring", about)]
+        found = [_difference(_paired(entry, other, measure), digits) for other in controls]
+        return dict(zip(columns, found, strict=True))
+
+    return {
+        TASK: _names(summary, entry)[TASK],
+        Column("Size", "what the buffer's size is", numeric=False): Entry(size, size),
+        METHOD: Entry(label, entry.method),
+        Column("Seeds"): number(len(entry.seeds), 0),
+        Column("Transitions"): number(entry.size, 0),
+        Column("MB"): number(entry.bytes / 1e6, 2),
+        Column("Mean reward"): _interval(entry.reward, digits),
+        **against("rewards", "difference paired by seed; more is better"),
+        Column("Second half", "mean reward of the evaluations in it"): _interval(
+            entry.late_reward, digits
+        ),
+        **against("late", "difference of the second half, paired by seed"),
+    }
 
 
-def _paired(
-    mine: MethodSummary, other: MethodSummary | None, measure: str = "rewards"
-) -> Comparison | None:
+def _paired(mine: MethodSummary, other: MethodSummary | None, measure: str) -> Comparison | None:
     """Compare two methods by `rewards` or `late` on the seeds that both have; None without any."""
     if other is None or other is mine:
         return None
@@ -254,253 +201,273 @@ def _paired(
     )
 
 
-def full_table(summary: Summary) -> Table | None:
-    """Build the paper's main table: convergence, buffer, reward, P against the baseline."""
-    rows = [
-        [*_head(summary, task, frugal.method), *_comparison(other, frugal, printed, "baseline")]
-        for task, other, frugal, printed in _pairs(summary, BASELINE, "full")
-    ]
-    return Table(
-        "full",
-        "FAC against the baseline",
-        "The paper's main table, a row for its method and a row for ours: our number above, the "
-        f"published one (one run) below. {_MEANING} The paper's ± is the spread of one policy's "
-        "100 episodes, ours that of the seeds.",
-        [TASK, METHOD, *_comparison_columns("B", "the baseline")],
-        rows,
-        "paper",
-    )
+@_table(
+    "paper",
+    "FAC against the baseline",
+    "The paper's main table, a row for its method and a row for ours: our number above, the "
+    f"published one (one run) below. {_MEANING} The paper's ± is the spread of one policy's "
+    "100 episodes, ours that of the seeds.",
+)
+def full(summary: Summary) -> Iterator[Row]:
+    """The paper's main table: convergence, buffer, reward, P against the baseline."""
+    for pair in _pairs(summary, BASELINE, "full"):
+        yield _comparison(*pair, "B", "the baseline")
 
 
-def control_cost_table(summary: Summary) -> Table | None:
-    """Build the paper's table of control cost."""
-    rows = []
-    for task, baseline, frugal, printed in _pairs(summary, BASELINE, "control_cost"):
-        entries = [
-            entry
-            for found, side in ((baseline, "baseline"), (frugal, "fac"))
-            for entry in (
-                _spread(found, "paper_control_cost", printed, f"cost_{side}"),
-                number(found.mean("control_cost"), 2),
-            )
-        ]
-        rows.append([*_head(summary, task, frugal.method), *entries])
-    return Table(
-        "control-cost",
-        "Control cost",
-        "Sum over an episode of the squared norm of the action: mean ± spread over seeds, with the "
-        "policy acting with its own randomness as in the paper, and without; the published number "
-        "below, its ± "
-        "over episodes.",
-        [
-            TASK,
-            METHOD,
-            Column("Baseline", "as the paper measured"),
-            Column("deterministic", "the baseline's policy without randomness"),
-            Column("FAC", "as the paper measured"),
-            Column("deterministic", "FAC's policy without randomness"),
-        ],
-        rows,
-        "paper",
-    )
+@_table(
+    "paper",
+    "Control cost",
+    "Sum over an episode of the squared norm of the action: mean ± spread over seeds, with the "
+    "policy acting with its own randomness as in the paper, and without; the published number "
+    "below, its ± over episodes.",
+)
+def control_cost(summary: Summary) -> Iterator[Row]:
+    """The paper's table of control cost."""
+    for row, other, fac, printed in _pairs(summary, BASELINE, "control_cost"):
+        for name, entry in (("Baseline", other), ("FAC", fac)):
+            cost = _beside(_spread(entry, "paper_control_cost"), printed, f"cost_{name.lower()}")
+            plain = Column("deterministic", f"policy of {name} without randomness")
+            row[Column(name, "as the paper measured")] = cost
+            row[plain] = number(entry.mean("control_cost"), 2)
+        yield row
 
 
-def laber_table(summary: Summary) -> Table | None:
-    """Build the paper's comparison of FAC with LaBER."""
-    rows = [
-        [*_head(summary, task, frugal.method), *_comparison(other, frugal, printed, "laber")]
-        for task, other, frugal, printed in _pairs(summary, "laber", "laber")
-    ]
-    return Table(
-        "laber",
-        "FAC against LaBER",
-        f"Our number above, the published one below. {_MEANING} LaBER's batch size here is the "
-        "baseline's; the released code used a quarter of it.",
-        [TASK, METHOD, *_comparison_columns("L", "LaBER")],
-        rows,
-        "paper",
-    )
+@_table(
+    "paper",
+    "FAC against LaBER",
+    f"Our number above, the published one below. {_MEANING} LaBER's batch size here is the "
+    "baseline's; the released code used a quarter of it.",
+)
+def laber(summary: Summary) -> Iterator[Row]:
+    """The paper's comparison of FAC with LaBER."""
+    for pair in _pairs(summary, "laber", "laber"):
+        yield _comparison(*pair, "L", "LaBER")
 
 
-def benchmarks_table(summary: Summary) -> Table | None:
-    """Build the paper's table of benchmarks, with the important dimensions found here."""
-    rows = []
+@_table(
+    "paper",
+    "Benchmarks",
+    "Sizes of the spaces and number of important dimensions κ, published numbers below; the "
+    "last column names those of the first seed. The paper's Humanoid has 376 observations, as "
+    "Humanoid-v4 has; Humanoid-v5 has 348. The paper's table gives Reacher 11, the environment "
+    "it names (PyBullet's) has 9.",
+)
+def benchmarks(summary: Summary) -> Iterator[Row]:
+    """The paper's table of benchmarks, with the important dimensions found here."""
+    columns = {
+        Column("Observations"): "observations",
+        Column("Actions"): "actions",
+        Column("κ", "important dimensions"): "important_dimensions",
+    }
+    which = Column("Which", "indices of the important dimensions, first seed", numeric=False)
     for task in summary.results.tasks:
         runs = summary.results.select(task, FAC) or summary.results.select(task, BASELINE)
         printed = paper.published("benchmarks", task[0]) or {}
-        keys = ("observations", "actions", "important_dimensions")
-        found = [number(buffer_mean(runs, key), 0) for key in keys]
-        if all(entry.value is None for entry in found):
-            continue
+        found = {column: number(buffer_mean(runs, key), 0) for column, key in columns.items()}
         dims = next((r.buffer.get("dimensions") for r in runs.values()), None) or []
-        pairs = zip(found, keys, strict=True)
-        rows.append(
-            [
-                _task_entry(summary, task),
-                *(_beside(entry, printed.get(key)) for entry, key in pairs),
-                Entry(", ".join(map(str, dims)) or "–"),
-            ]
-        )
-    return Table(
-        "benchmarks",
-        "Benchmarks",
-        "Sizes of the spaces and number of important dimensions κ, published numbers below; the "
-        "last column names those of the first seed. The paper's Humanoid has 376 observations, as "
-        "Humanoid-v4 has; Humanoid-v5 has 348. The paper's table gives Reacher 11, the environment "
-        "it names (PyBullet's) has 9.",
-        [
-            TASK,
-            Column("Observations"),
-            Column("Actions"),
-            Column("κ", "important dimensions"),
-            Column("Which", "indices of the important dimensions, first seed", numeric=False),
-        ],
-        rows,
-        "paper",
+        if any(entry.value is not None for entry in found.values()):
+            yield {
+                TASK: _task_entry(summary, task),
+                **{column: _beside(found[column], printed, columns[column]) for column in columns},
+                which: Entry(", ".join(map(str, dims)) or "–"),
+            }
+
+
+@_table(
+    "resources",
+    "Buffer, memory and time",
+    "Means over seeds. Stored counts transitions that took a new slot; a replacement takes "
+    "none. Memory is the peak of the whole process. Training time is without evaluation.",
+)
+def resources(summary: Summary) -> Iterator[Row]:
+    """Buffer, bytes, memory and time of every method."""
+    against = f"against {_reference(summary)}"
+    for (task, name), entry in summary.methods.items():
+        other = summary.get(task, summary.reference)
+        cut = measures.buffer_cut(other.size, entry.size) if other else math.nan
+        slower = entry.train_seconds / other.train_seconds - 1 if other else math.nan
+        same = name == summary.reference
+        yield {
+            **_names(summary, entry),
+            Column("Buffer", "transitions at the end"): number(entry.size, 0),
+            Column("Cut %", against): number(cut, 1),
+            Column("Stored %", "of the transitions offered"): number(100 * entry.stored_share, 1),
+            Column("Buffer MB"): number(entry.bytes / 1e6, 2),
+            Column("Peak memory MB"): number(entry.mean("peak_memory_bytes") / 1e6, 0),
+            Column("Training s"): number(entry.train_seconds, 1),
+            Column("Time %", against): NOTHING if same else number(100 * slower, 1, sign=True),
+        }
+
+
+@_table(
+    "theorems",
+    "What the theorems speak of, measured",
+    "Two transitions are equivalent in the same cell and the same reward bin, 2β wide. ζ: "
+    "surplus equivalents in a minibatch; the factor (b + ζ² + ζ)/b assumes that they all "
+    "repeat one element, the pair factor (b + equivalent pairs)/b does not. λ: surplus "
+    "equivalents in the buffer. Entropy over classes in nats, against log m; the theorem's gap "
+    "(λ + 1) log(λ + 1)/m assumes one repeated element too. All methods of a task and seed are "
+    "judged by the same cells, made from the same random steps.",
+)
+def theorems(summary: Summary) -> Iterator[Row]:
+    """What the theorems speak of, measured on the final buffers."""
+    columns = {
+        ("cells",): (Column("Cells"), 0),
+        ("minibatch", "zeta"): (Column("ζ", "mean over 200 minibatches"), 1),
+        ("minibatch", "factor"): (Column("Factor", "(b + ζ² + ζ)/b"), 2),
+        ("minibatch", "pair_factor"): (Column("Pair factor"), 3),
+        ("measures", "surplus"): (Column("λ"), 0),
+        ("measures", "entropy"): (Column("Entropy"), 3),
+        ("measures", "entropy_limit"): (Column("log m"), 3),
+        ("measures", "gap"): (Column("Gap", "log m minus the entropy"), 3),
+        ("measures", "theorem_gap"): (Column("Theorem's gap", "(λ + 1) log(λ + 1)/m"), 3),
+    }
+    for entry in summary.methods.values():
+        if math.isfinite(buffer_mean(entry.runs, "measures", "entropy_limit")):
+            yield _names(summary, entry) | {
+                column: number(buffer_mean(entry.runs, *keys), digits)
+                for keys, (column, digits) in columns.items()
+            }
+
+
+@_table(
+    "theorems",
+    "What the theorems predict, and what was measured",
+    "Theorem 1 says that the minibatch gradient of the baseline's buffer varies (b + ζ² + ζ)/b "
+    "times as much as that of FAC's. Measured: the variance of the critics' gradient over "
+    f"{GRADIENTS} minibatches each, at the baseline's final parameters, on the baseline's "
+    "buffer and on what FAC keeps of the same transitions. Theorem 2 says that FAC raises the "
+    "entropy of the buffer by (λ + 1) log(λ + 1)/m. Measured: the entropy of its final buffer "
+    "less that of the baseline's.",
+)
+def predictions(summary: Summary) -> Iterator[Row]:
+    """What the theorems predict of FAC beside what was measured."""
+    columns = (
+        Column("Variance, predicted", "theorem 1: baseline over FAC"),
+        Column("Variance, measured", "baseline over FAC; 1: no difference"),
+        Column("Entropy, predicted", "theorem 2: FAC less baseline, nats"),
+        Column("Entropy, measured", "FAC less baseline, nats"),
     )
+    for task in summary.results.tasks:
+        baseline = summary.results.select(task, BASELINE)
+        found = [result.buffer.get("gradients") for result in baseline.values()]
+        ratios = [both["baseline"] / both["fac"] for both in found if both and both["fac"] > 0.0]
+        factor = buffer_mean(baseline, "minibatch", "factor")
+        rise = buffer_mean(baseline, "measures", "theorem_gap")
+        before = buffer_mean(baseline, "measures", "entropy")
+        for entry in summary.entries(task, FRUGAL):
+            risen = buffer_mean(entry.runs, "measures", "entropy") - before
+            variance = [number(factor, 2), number(finite_mean(ratios), 3)]
+            entropy = [number(value, 3, sign=True) for value in (rise, risen)]
+            shown = [*(variance if entry.method == FAC else [NOTHING, NOTHING]), *entropy]
+            if math.isfinite(risen):
+                yield _names(summary, entry) | dict(zip(columns, shown, strict=True))
 
 
-def published_table(summary: Summary) -> Table:
-    """Tabulate the published rows of tasks that were not run here."""
+@_table("paper", "Published rows for tasks not run here", "As printed in the paper.", folded=True)
+def published(summary: Summary) -> Iterator[Row]:
+    """The published rows of tasks that were not run here."""
     ran = {(paper.benchmark_name(env), algo.upper()) for env, algo in summary.results.tasks}
-    rows = []
-    for row in paper.table("full"):
-        if (row["benchmark"], row["algorithm"]) in ran:
-            continue
-        columns = list(row.items())[2:]
-        entries = [Entry(text or "–", float(text) if text else None) for _, text in columns]
-        label = f"{row['benchmark']} ({row['algorithm']})"
-        rows.append([Entry(label, label), *entries])
-    names = ["CP B", "CP F", "Δ CP %", "|R| B", "|R| F", "Δ |R| %"]
-    names += ["R B", "sd", "R F", "sd", "Δ R %", "P"]
-    return Table(
-        "published",
-        "Published rows for tasks not run here",
-        "As printed in the paper.",
-        [TASK, *(Column(name) for name in names)],
-        rows,
-        "paper",
-        folded=True,
-    )
+    names = ("CP B", "CP F", "Δ CP %", "|R| B", "|R| F", "Δ |R| %", "R B", "sd B", "R F", "sd F")
+    columns = [Column(name) for name in (*names, "Δ R %", "P")]
+    for benchmark, algorithm, *printed in (row.values() for row in paper.table("full")):
+        if (benchmark, algorithm) not in ran:
+            label = f"{benchmark} ({algorithm})"
+            found = [Entry(text or "–", float(text) if text else None) for text in printed]
+            yield {TASK: Entry(label, label), **dict(zip(columns, found, strict=True))}
 
 
-def misprints_table() -> Table:
-    """Tabulate the paper's derived numbers that do not follow from its raw ones."""
-    rows = [
-        [
-            Entry(entry.table, entry.table),
-            Entry(entry.row, entry.row),
-            Entry(entry.column, entry.column),
-            Entry(entry.printed or "–"),
-            number(entry.recomputed, 3),
-            Entry(entry.kind, entry.kind),
-        ]
-        for entry in paper.misprints()
-    ]
-    return Table(
-        "misprints",
-        "Numbers of the paper that do not follow from its own",
-        "Derived columns recomputed from the raw columns of the same row. 'last digit': rounded "
-        "the wrong way; 'left blank': a dash hides a loss; 'translated': only follows if rewards "
-        "are first shifted as for P, which the other table does not do.",
-        [
-            Column("Table", numeric=False),
-            Column("Row", numeric=False),
-            Column("Column", numeric=False),
-            Column("Printed"),
-            Column("Recomputed"),
-            Column("Kind", numeric=False),
-        ],
-        rows,
-        "paper",
-        folded=True,
-    )
+@_table(
+    "paper",
+    "Numbers of the paper that do not follow from its own",
+    "Derived columns recomputed from the raw columns of the same row. 'last digit': rounded "
+    "the wrong way; 'left blank': a dash hides a loss; 'translated': only follows if rewards "
+    "are first shifted as for P, which the other table does not do.",
+    folded=True,
+)
+def misprints(_: Summary) -> Iterator[Row]:
+    """The paper's derived numbers that do not follow from its raw ones."""
+    for entry in paper.misprints():
+        yield {
+            Column("Table", numeric=False): Entry(entry.table, entry.table),
+            Column("Row", numeric=False): Entry(entry.row, entry.row),
+            Column("Column", numeric=False): Entry(entry.column, entry.column),
+            Column("Printed"): Entry(entry.printed or "–"),
+            Column("Recomputed"): number(entry.recomputed, 3),
+            Column("Kind", numeric=False): Entry(entry.kind, entry.kind),
+        }
 
 
 def _pairs(
     summary: Summary, against: str, table: str
-) -> Iterator[tuple[TaskKey, MethodSummary, MethodSummary, paper.Row]]:
-    """Pair each frugal method with what it is compared with; give the published row too.
+) -> Iterator[tuple[Row, MethodSummary, MethodSummary, paper.Row]]:
+    """Pair each frugal method with what it is compared with.
 
-    The published row is that of the paper's method: beside ours it stands only where the paper's
-    was not run.
+    Gives the beginning of a row, the two, and the published row. That is the paper's method's:
+    beside ours it stands only where the paper's was not run.
     """
     for task in summary.results.tasks:
         other = summary.get(task, against)
-        found = [entry for name in FRUGAL if (entry := summary.get(task, name))]
-        for place, frugal in enumerate(found if other else []):
-            printed = paper.published(table, *task) if place == 0 else None
-            assert other is not None
-            yield task, other, frugal, printed or {}
-
-
-def _head(summary: Summary, task: TaskKey, method: str) -> list[Entry]:
-    return [_task_entry(summary, task), Entry(summary.results.method(method).label, method)]
-
-
-def _comparison_columns(letter: str, other: str) -> list[Column]:
-    return [
-        Column(f"CP {letter}", f"convergence point of {other}, in steps"),
-        Column("CP F", "convergence point of FAC, in steps"),
-        Column("Δ CP %", "how much earlier FAC converges, mean of the seeds' differences"),
-        Column(f"|R| {letter}", f"transitions in the final buffer of {other}"),
-        Column("|R| F", "transitions in FAC's final buffer"),
-        Column("Δ |R| %", "cut of the buffer"),
-        Column(f"R {letter}", f"reward of {other}, as the paper measured"),
-        Column("R F", "reward of FAC, as the paper measured"),
-        Column("Δ R %", "change of reward"),
-        Column("P", "reward per stored transition, FAC's over the other's"),
-        Column(f"full reward {letter}", f"reward of {other}: deterministic, whole episodes"),
-        Column("full reward F", "reward of FAC: deterministic, whole episodes"),
-    ]
+        printed = paper.published(table, *task) or {}
+        for fac in summary.entries(task, FRUGAL):
+            if other is not None:
+                yield _names(summary, fac) | {TASK: _task_entry(summary, task)}, other, fac, printed
+                printed = {}
 
 
 def _comparison(
-    other: MethodSummary, frugal: MethodSummary, printed: paper.Row, side: str
-) -> list[Entry]:
-    shared = [seed for seed in other.convergence if seed in frugal.convergence]
-    gain = measures.convergence_gain(
-        float(np.mean([other.convergence[seed] for seed in shared])) if shared else math.nan,
-        float(np.mean([frugal.convergence[seed] for seed in shared])) if shared else math.nan,
-    )
-    rewards = other.mean("paper_reward"), frugal.mean("paper_reward")
-    efficiency = measures.sample_efficiency(rewards[0], other.size, rewards[1], frugal.size)
-    cut = measures.buffer_cut(other.size, frugal.size)
-    change = measures.reward_change(*rewards)
-    return [
-        _beside(_settled(other), _grouped(printed.get(f"cp_{side}"))),
-        _beside(_settled(frugal), _grouped(printed.get("cp_fac"))),
-        _beside(number(gain, 2), printed.get("delta_cp_percent")),
-        _beside(number(other.size, 0), _grouped(printed.get("buffer_baseline"))),
-        _beside(number(frugal.size, 0), _grouped(printed.get("buffer_fac"))),
-        _beside(number(cut, 2), printed.get("buffer_cut_percent")),
-        _spread(other, "paper_reward", printed, f"reward_{side}"),
-        _spread(frugal, "paper_reward", printed, "reward_fac"),
-        _beside(number(change, 2, sign=True), printed.get("delta_reward_percent")),
-        _beside(number(efficiency, 2), printed.get("sample_efficiency_P")),
-        number(other.reward.value, 2),
-        number(frugal.reward.value, 2),
-    ]
+    head: Row, other: MethodSummary, fac: MethodSummary, printed: paper.Row, sign: str, name: str
+) -> Row:
+    """Compare FAC with another method, which has a sign in the headings."""
+
+    def both(label: str, about: str, key: str, shown: Callable[[MethodSummary], Entry]) -> Row:
+        sides = ((sign, name, other, other.method), ("F", "FAC", fac, FAC))
+        return {
+            Column(f"{label} {mark}", f"{about} of {who}"): _beside(
+                shown(entry), printed, f"{key}_{side}"
+            )
+            for mark, who, entry, side in sides
+        }
+
+    shared = [seed for seed in other.convergence if seed in fac.convergence]
+    points = [finite_mean([entry.convergence[s] for s in shared]) for entry in (other, fac)]
+    rewards = other.mean("paper_reward"), fac.mean("paper_reward")
+    gain = number(measures.convergence_gain(*points), 2)
+    cut = number(measures.buffer_cut(other.size, fac.size), 2)
+    change = number(measures.reward_change(*rewards), 2, sign=True)
+    ratio = number(measures.sample_efficiency(rewards[0], other.size, rewards[1], fac.size), 2)
+    earlier = "how much earlier FAC converges, mean of the seeds' differences"
+    efficiency = "reward per stored transition, FAC's over the other's"
+    return {
+        **head,
+        **both("CP", "convergence point, in steps,", "cp", _settled),
+        Column("Δ CP %", earlier): _beside(gain, printed, "delta_cp_percent"),
+        **both("|R|", "transitions in the final buffer", "buffer", lambda it: number(it.size, 0)),
+        Column("Δ |R| %", "cut of the buffer"): _beside(cut, printed, "buffer_cut_percent"),
+        **both("R", "reward, as the paper measured,", "reward", _spread),
+        Column("Δ R %", "change of reward"): _beside(change, printed, "delta_reward_percent"),
+        Column("P", efficiency): _beside(ratio, printed, "sample_efficiency_P"),
+        **both("full reward", "deterministic reward", "", lambda it: number(it.reward.value, 2)),
+    }
 
 
-def _spread(entry: MethodSummary, key: str, printed: paper.Row, column: str) -> Entry:
-    """Write mean ± spread over seeds of a measure, and the published one below."""
+def _spread(entry: MethodSummary, key: str = "paper_reward") -> Entry:
+    """Write mean ± spread over seeds of a measure."""
     value, sd = entry.mean(key), entry.sd(key)
     text = show(value) + (f" ± {show(sd)}" if math.isfinite(sd) else "")
-    mean, spread = printed.get(column), printed.get(f"{column}_sd")
-    below = f"{mean} ± {spread}" if mean and spread else None
-    return _beside(Entry(text, value if math.isfinite(value) else None), below)
+    return Entry(text, value if math.isfinite(value) else None)
 
 
-def _beside(entry: Entry, printed: str | None) -> Entry:
-    if printed is None:
+def _beside(entry: Entry, printed: paper.Row, key: str) -> Entry:
+    """Put the published number, with its spread if it has one, below ours."""
+    text = printed.get(key)
+    if text is None:
         return entry
-    shown = (printed or "–").replace("-", "−")
-    return Entry(entry.text, entry.value, shown, entry.emphasis)
-
-
-def _grouped(printed: str | None) -> str | None:
-    return f"{int(printed):,}" if printed else printed
+    if text.isdigit():
+        text = f"{int(text):,}"
+    if f"{key}_sd" in printed:
+        text = f"{text} ± {printed[f'{key}_sd']}"
+    return replace(entry, published=(text or "–").replace("-", "−"))
 
 
 def _task_entry(summary: Summary, task: TaskKey) -> Entry:
@@ -514,157 +481,28 @@ def _task_entry(summary: Summary, task: TaskKey) -> Entry:
     return Entry(name, name, f"paper: {published:,} steps" if longer else PUBLISHED_BELOW)
 
 
-def resources_table(summary: Summary) -> Table:
-    """Tabulate buffer, bytes, memory and time of every method."""
-    rows = []
-    for (task, name), entry in summary.methods.items():
-        other = summary.get(task, summary.reference)
-        cut = measures.buffer_cut(other.size, entry.size) if other else math.nan
-        slower = entry.train_seconds / other.train_seconds - 1 if other else math.nan
-        rows.append(
-            [
-                *_names(summary, task, name),
-                number(entry.size, 0),
-                number(cut, 1),
-                number(100 * entry.stored_share, 1),
-                number(entry.bytes / 1e6, 2),
-                number(entry.mean("peak_memory_bytes") / 1e6, 0),
-                number(entry.train_seconds, 1),
-                Entry("–") if name == summary.reference else number(100 * slower, 1, sign=True),
-            ]
-        )
-    return Table(
-        "resources",
-        "Buffer, memory and time",
-        "Means over seeds. Stored counts transitions that took a new slot; a replacement takes "
-        "none. Memory is the peak of the whole process. Training time is without evaluation.",
-        [
-            TASK,
-            METHOD,
-            Column("Buffer", "transitions at the end"),
-            Column("Cut %", f"against {_reference(summary)}"),
-            Column("Stored %", "of the transitions offered"),
-            Column("Buffer MB"),
-            Column("Peak memory MB"),
-            Column("Training s"),
-            Column("Time %", f"against {_reference(summary)}"),
-        ],
-        rows,
-        "resources",
-    )
-
-
-def theorems_table(summary: Summary) -> Table:
-    """Tabulate what the theorems speak of, measured on the final buffers."""
-    rows = []
-    for task, name in summary.methods:
-        runs = summary.results.select(task, name)
-        limit = buffer_mean(runs, "measures", "entropy_limit")
-        if not math.isfinite(limit):
-            continue
-        rows.append(
-            [
-                *_names(summary, task, name),
-                number(buffer_mean(runs, "cells"), 0),
-                number(buffer_mean(runs, "minibatch", "zeta"), 1),
-                number(buffer_mean(runs, "minibatch", "factor"), 2),
-                number(buffer_mean(runs, "minibatch", "pair_factor"), 3),
-                number(buffer_mean(runs, "measures", "surplus"), 0),
-                number(buffer_mean(runs, "measures", "entropy"), 3),
-                number(limit, 3),
-                number(buffer_mean(runs, "measures", "gap"), 3),
-                number(buffer_mean(runs, "measures", "theorem_gap"), 3),
-            ]
-        )
-    return Table(
-        "theorems",
-        "What the theorems speak of, measured",
-        "Two transitions are equivalent in the same cell and the same reward bin, 2β wide. ζ: "
-        "surplus equivalents in a minibatch; the factor (b + ζ² + ζ)/b assumes that they all "
-        "repeat one element, the pair factor (b + equivalent pairs)/b does not. λ: surplus "
-        "equivalents in the buffer. Entropy over classes in nats, against log m; the theorem's gap "
-        "(λ + 1) log(λ + 1)/m assumes one repeated element too. All methods of a task and seed are "
-        "judged by the same cells, made from the same random steps.",
-        [
-            TASK,
-            METHOD,
-            Column("Cells"),
-            Column("ζ", "mean over 200 minibatches"),
-            Column("Factor", "(b + ζ² + ζ)/b"),
-            Column("Pair factor"),
-            Column("λ"),
-            Column("Entropy"),
-            Column("log m"),
-            Column("Gap", "log m minus the entropy"),
-            Column("Theorem's gap", "(λ + 1) log(λ + 1)/m"),
-        ],
-        rows,
-        "theorems",
-    )
-
-
-def predictions_table(summary: Summary) -> Table:
-    """Tabulate what the theorems predict of FAC beside what was measured."""
-    rows = []
-    for task in summary.results.tasks:
-        baseline = summary.results.select(task, BASELINE)
-        before = buffer_mean(baseline, "measures", "entropy")
-        ratios = [
-            found["baseline"] / found["fac"]
-            for result in baseline.values()
-            if (found := result.buffer.get("gradients")) and found["fac"] > 0.0
-        ]
-        for name in (name for name in FRUGAL if summary.get(task, name)):
-            after = buffer_mean(summary.results.select(task, name), "measures", "entropy")
-            if not math.isfinite(after - before):
-                continue
-            ours = name == "fac"
-            factor = buffer_mean(baseline, "minibatch", "factor")
-            rows.append(
-                [
-                    *_names(summary, task, name),
-                    number(factor if ours else math.nan, 2),
-                    number(float(np.mean(ratios)) if ratios and ours else math.nan, 3),
-                    number(buffer_mean(baseline, "measures", "theorem_gap"), 3, sign=True),
-                    number(after - before, 3, sign=True),
-                ]
-            )
-    return Table(
-        "predictions",
-        "What the theorems predict, and what was measured",
-        "Theorem 1 says that the minibatch gradient of the baseline's buffer varies (b + ζ² + ζ)/b "
-        "times as much as that of FAC's. Measured: the variance of the critics' gradient over "
-        f"{GRADIENTS} minibatches each, at the baseline's final parameters, on the baseline's "
-        "buffer and on what FAC keeps of the same transitions. Theorem 2 says that FAC raises the "
-        "entropy of the buffer by (λ + 1) log(λ + 1)/m. Measured: the entropy of its final buffer "
-        "less that of the baseline's.",
-        [
-            TASK,
-            METHOD,
-            Column("Variance, predicted", "theorem 1: baseline over FAC"),
-            Column("Variance, measured", "baseline over FAC; 1: no difference"),
-            Column("Entropy, predicted", "theorem 2: FAC less baseline, nats"),
-            Column("Entropy, measured", "FAC less baseline, nats"),
-        ],
-        rows,
-        "theorems",
-    )
-
-
-def _names(summary: Summary, task: TaskKey, method: str) -> list[Entry]:
+def _names(summary: Summary, entry: MethodSummary) -> Row:
     """Begin a row: the task and the method."""
-    name = task_name(task)
-    return [Entry(name, name), Entry(summary.results.method(method).label, method)]
+    name, label = task_name(entry.task), summary.results.method(entry.method).label
+    return {TASK: Entry(name, name), METHOD: Entry(label, entry.method)}
 
 
 def _interval(estimate: Estimate, digits: int = 2) -> Entry:
     return Entry(show_interval(estimate, digits), estimate.value)
 
 
+def _improvement(chance: Estimate | None) -> Entry:
+    """Write a probability of improvement, coloured where it is clear."""
+    if chance is None:
+        return NOTHING
+    emphasis = ("good" if chance.value > 0.5 else "bad") if chance.excludes(0.5) else ""
+    return replace(_interval(chance), emphasis=emphasis)
+
+
 def _difference(found: Comparison | None, digits: int) -> Entry:
     """Write a difference, coloured where it is clear."""
     if found is None:
-        return Entry("–")
+        return NOTHING
     value = found.difference.value
     emphasis = ("good" if value > 0 else "bad") if found.clear else ""
     return Entry(show_interval(found.difference, digits, sign=True), value, emphasis=emphasis)
