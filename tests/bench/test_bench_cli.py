@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from frugalrl.bench import plan
+from frugalrl.bench import suites
 from frugalrl.bench.calibrate import Speed, estimate_seconds
-from frugalrl.bench.runs import expand
-from frugalrl.bench.suites import load_suite, parse_suite
+from frugalrl.bench.runs import checked_runs, expand
+from frugalrl.bench.suites import load_suite, parse_suite, with_sweep
 from frugalrl.cli import main
+from frugalrl.training.errors import ConfigError
 
 MakeResults = Callable[..., Path]
 
@@ -19,21 +21,24 @@ MakeResults = Callable[..., Path]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["bench", "papper"], "unknown suite 'papper'. Did you mean 'paper'?"),
-        (["bench", "smoke", "--methods", "bassline"], "Did you mean 'baseline'?"),
+        (["bench", "papper"], "suite='papper' is unknown; did you mean 'paper'?"),
+        (["bench", "smoke", "--methods", "bassline"], "did you mean 'baseline'?"),
         (["bench", "smoke", "--seeds", "0"], "no seeds"),
         (["bench", "smoke", "--seeds", "some"], "neither a number of seeds"),
         (["bench", "smoke", "--scale", "7"], "scale=7.0 must be above 0"),
         (["bench", "smoke", "--jobs", "0"], "jobs=0 must be at least 1"),
-        (["bench", "smoke", "--only", "hoper"], "unknown environment, algorithm or method"),
+        (
+            ["bench", "smoke", "--only", "hoper"],
+            "algorithm or method='hoper' is unknown",
+        ),
         (["bench", "smoke", "--set", "batch"], "is no name=value"),
-        (["bench", "smoke", "--set", "batchsize=3"], "Did you mean 'batch_size'?"),
+        (["bench", "smoke", "--set", "batchsize=3"], "did you mean 'batch_size'?"),
         (["bench", "smoke", "--set", "learning_starts=9999"], "leaves nothing to learn from"),
         (["bench", "ablation"], "say what to vary: --parameter epsilon|"),
-        (["bench", "ablation", "--parameter", "epsilom"], "Did you mean 'epsilon'?"),
+        (["bench", "ablation", "--parameter", "epsilom"], "did you mean 'epsilon'?"),
         (["bench", "smoke", "--values", "1"], "say what to vary"),
-        (["bench", "smoke", "--algo", "sacc"], "Did you mean 'sac'?"),
-        (["compare", "Pendulum-v1", "--algo", "td33"], "Did you mean 'td3'?"),
+        (["bench", "smoke", "--algo", "sacc"], "did you mean 'sac'?"),
+        (["compare", "Pendulum-v1", "--algo", "td33"], "did you mean 'td3'?"),
         (["compare", "Pendulun-v1", "--steps", "500"], "did you mean Pendulum-v1?"),
         (["compare", "Pendulun-v1"], "did you mean Pendulum-v1?"),
         (["compare", "Pendulum-v1", "--methods", ","], "no methods: ask for at least one of"),
@@ -94,11 +99,11 @@ def test_fac_is_added_for_a_control(
     monkeypatch.setattr("frugalrl.bench.calibrate.measure_speed", lambda _: Speed(0.01, 0.001, 100))
     words = ["compare", "Pendulum-v1", "--methods", "baseline,small", "--dry-run"]
     assert main(words) == 0
-    assert "note: fac is added: small takes its size from its runs" in capsys.readouterr().out
+    assert "note: fac is added: the size of small comes from its runs" in capsys.readouterr().out
 
 
 def test_another_algorithm_keeps_the_environments_arguments() -> None:
-    suite = plan.with_tasks(load_suite("ablation"), ["Ant-v5", "Hopper-v5"], "td3")
+    suite = suites.with_tasks(load_suite("ablation"), ["Ant-v5", "Hopper-v5"], "td3")
     assert [(task.env, task.algo) for task in suite.tasks] == [
         ("Ant-v5", "td3"),
         ("Hopper-v5", "td3"),
@@ -125,34 +130,46 @@ def test_a_copied_suite_has_a_directory_of_its_own(
 
 
 def test_an_ablation_of_another_environment() -> None:
-    from frugalrl.bench.suites import with_sweep
-
-    suite = plan.with_tasks(with_sweep(load_suite("ablation"), "mu"), ["Pendulum-v1"], None)
-    runs = plan.checked_runs(suite)
+    suite = suites.with_tasks(with_sweep(load_suite("ablation"), "mu"), ["Pendulum-v1"], None)
+    runs = checked_runs(suite)
     assert {run.method for run in runs} == {"fac", "fac@mu=30", "fac@mu=70", "fac@mu=100"}
     assert {run.steps for run in runs} == {20_000}
     assert suite.tasks[0].algo == "sac"
-    other = plan.with_tasks(load_suite("paper"), [], "td3")
+    other = suites.with_tasks(load_suite("paper"), [], "td3")
     assert {task.algo for task in other.tasks} == {"td3"}
 
 
 def test_settings_of_the_command_line_outrank_the_suite() -> None:
-    suite = plan.with_settings(load_suite("smoke"), ["net-arch=[8, 8]", "fac_bins=70"])
-    runs = {run.method: run for run in expand(suite)}
+    pairs = ["net-arch=[8, 8]", "fac_bins=70", "fac_warmup_steps=300", "reservoir_run_length=5"]
+    runs = {run.method: run for run in expand(suites.with_settings(load_suite("smoke"), pairs))}
     assert runs["baseline"].settings["net_arch"] == [8, 8]
     assert runs["fac"].settings["fac_bins"] == 70
-    assert "fac_bins" not in runs["baseline"].settings
+    assert {run.warmup_steps for run in runs.values()} == {300}
+    # Settings of a filter go to the methods that have it.
+    for name, run in runs.items():
+        assert ("fac_bins" in run.settings) == name.startswith("fac"), name
+        assert ("reservoir_run_length" in run.settings) == (name == "reservoir"), name
+
+
+def test_environments_are_tried_with_their_arguments_and_wrappers() -> None:
+    suite = replace(load_suite("smoke"), methods=("baseline",), seeds=(0,))
+    pairs = ['env_kwargs={"g": 9.81}', 'wrappers=["gymnasium.wrappers:FlattenObservation"]']
+    assert len(checked_runs(suites.with_settings(suite, pairs))) == len(suite.tasks)
+    with pytest.raises(ConfigError, match="no_such_argument"):
+        checked_runs(suites.with_settings(suite, ["env_kwargs={no_such_argument = 1}"]))
+    with pytest.raises(ConfigError, match="NoSuchWrapper"):
+        checked_runs(suites.with_settings(suite, ['wrappers=["gymnasium.wrappers:NoSuchWrapper"]']))
 
 
 def test_names_and_seeds_are_split() -> None:
-    assert plan.method_names("baseline, fac@epsilon=0.1,mu=70,laber,laber") == (
+    assert suites.method_names("baseline, fac@epsilon=0.1,mu=70,laber,laber") == (
         "baseline",
         "fac@epsilon=0.1,mu=70",
         "laber",
     )
-    assert plan.seed_list("5") == 5
-    assert plan.seed_list("3,") == [3]
-    assert plan.seed_list("0,2") == [0, 2]
+    assert suites.parse_seeds("2") == (0, 1)
+    assert suites.parse_seeds("3,") == (3,)
+    assert suites.parse_seeds("0,2") == (0, 2)
 
 
 def test_a_report_can_be_written_elsewhere_and_opened(

@@ -15,10 +15,9 @@ import pytest
 from frugalrl.bench.calibrate import measure_speed
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.live import steps_done
-from frugalrl.bench.plan import with_settings
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
-from frugalrl.bench.suites import load_suite
+from frugalrl.bench.suites import load_suite, with_settings
 from frugalrl.files import read_json
 
 # In one process, so that the grid is run once.

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from bench_made_up import made_up_suite
 
 from frugalrl.bench import live
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.grid import Grid, Job, LocalProcesses
+from frugalrl.bench.grid import Grid, Job, start_here
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
 from frugalrl.files import read_json, write_json
@@ -40,7 +41,7 @@ class Lines:
 def make_grid(root: Path, *methods: str, seeds: int = 1, jobs: int = 2, steps: int = 2_000) -> Grid:
     suite = made_up_suite(methods=methods, seeds=seeds)
     suite = replace(suite, tasks=tuple(replace(task, steps=steps) for task in suite.tasks))
-    grid = Grid(root, expand(suite), jobs=jobs, backend=LocalProcesses(worker=FAKE))
+    grid = Grid(root, expand(suite), jobs=jobs, start=partial(start_here, worker=FAKE))
     grid.prepare({"suite": "test"})
     return grid
 
@@ -246,7 +247,7 @@ def test_the_table_of_a_terminal(tmp_path: Path) -> None:
     job.metrics_file.write_text("env_steps,loss\n1000,0.5\n", "utf-8")
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     with Live(console=console, auto_refresh=False) as screen:
-        table = live.Table(screen)
+        table = live.View(screen)
         table.update(grid.jobs)
         table.tell("a line")
     shown = console.file.getvalue()  # type: ignore[attr-defined]

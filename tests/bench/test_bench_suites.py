@@ -10,7 +10,7 @@ from frugalrl.agents.settings import NetArch
 from frugalrl.bench import suites
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import METHODS, PARAMETERS
-from frugalrl.bench.runs import expand
+from frugalrl.bench.runs import checked_runs, expand
 from frugalrl.bench.worker import train_config
 from frugalrl.training.config import resolve
 
@@ -107,22 +107,22 @@ def test_a_printed_suite_loads_again(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (("methods = [", "methods = 3 # ["), "methods must be a list"),
-        (('"gentle"]', '"gentel"]'), "unknown method 'gentel'. Did you mean 'gentle'"),
-        (("batch_size", "batch_sise"), "Did you mean 'batch_size'"),
+        (('"gentle"]', '"gentel"]'), "method='gentel' is unknown; did you mean 'gentle'"),
+        (("batch_size", "batch_sise"), "did you mean 'batch_size'"),
         (("seeds = [3, 4]", "seeds = []"), "no seeds"),
         (("seeds = [3, 4]", "seeds = [3, 3]"), "must be different"),
         (("seeds = [3, 4]", "seeds = 0"), "no seeds"),
         (("seeds = [3, 4]", 'seeds = "many"'), "neither a number of seeds nor a list"),
         (("steps = 500", "steps = -1"), "at least 1"),
         (("evaluations = 7", "evaluations = 0"), "at least 1"),
-        (("[[tasks]]", "[[task]]"), "Did you mean 'tasks'"),
+        (("[[tasks]]", "[[task]]"), "did you mean 'tasks'"),
         (('env = "Pendulum-v1"', "name = 1"), "needs env"),
-        (('algorithms = ["sac"]', 'algorithms = ["sacc"]'), "Did you mean 'sac'"),
-        (("[method.gentle]", "[method.fac]"), "cannot be called 'fac'|unknown method"),
-        (("[settings]", "[sweep.epsilonn]\nvalues = [1]\n[settings]"), "Did you mean 'epsilon'"),
+        (('algorithms = ["sac"]', 'algorithms = ["sacc"]'), "did you mean 'sac'"),
+        (("[method.gentle]", "[method.fac]"), "cannot be called 'fac'|is unknown"),
+        (("[settings]", "[sweep.epsilonn]\nvalues = [1]\n[settings]"), "did you mean 'epsilon'"),
         (("[settings]", "[sweep.epsilon]\n[settings]"), "needs values"),
         (("[settings]", "[settings"), "not valid TOML"),
-        (("batch_size = 32", "seed = 1"), "unknown setting"),
+        (("batch_size = 32", "seed = 1"), "setting='seed' is unknown"),
         (("batch_size = 32", 'admission = "fac"'), "what methods differ in"),
         (("steps = 500", "steps = 500\nsac = 5"), "sac of Pendulum-v1 must be a table"),
         (('name = "mine"', "sweep = 3"), r"must be tables \[sweep.NAME\]"),
@@ -135,12 +135,19 @@ def test_mistakes_are_named(change: tuple[str, str], message: str) -> None:
         suites.parse_suite(text, "mine.toml")
 
 
+def test_a_setting_of_a_filter_that_a_method_has_not_is_refused() -> None:
+    for wrong in ("fac_bins = 3", "reservoir_run_length = 3"):
+        text = MINE.replace('based_on = "fac"', "").replace("fac_density_threshold = 0.9", wrong)
+        with pytest.raises(BenchError, match=f"gentle: {wrong.replace(' ', '')} has no effect"):
+            checked_runs(suites.parse_suite(text, "mine.toml"))
+
+
 def test_missing_tasks_and_files_are_named() -> None:
     with pytest.raises(BenchError, match=r"has no \[\[tasks\]\]"):
         suites.parse_suite('methods = ["fac"]', "mine.toml")
     with pytest.raises(BenchError, match=r"cannot read the suite nowhere\.toml"):
         suites.load_suite("nowhere.toml")
-    with pytest.raises(BenchError, match=r"unknown suite 'papr'\. Did you mean 'paper'"):
+    with pytest.raises(BenchError, match="suite='papr' is unknown; did you mean 'paper'"):
         suites.load_suite("papr")
 
 
@@ -151,7 +158,7 @@ def test_only_keeps_what_is_named() -> None:
     two = suites.choose(paper, ["hopper", "walker", "fac"])
     assert {task.env for task in two.tasks} == {"Hopper-v5", "Walker2d-v5"}
     assert two.methods == ("fac",)
-    with pytest.raises(BenchError, match="Did you mean 'Hopper-v5'"):
+    with pytest.raises(BenchError, match="did you mean 'Hopper-v5'"):
         suites.choose(paper, ["hoper-v5"])
 
 
@@ -167,7 +174,7 @@ def test_a_sweep_compares_values_with_the_filter_as_it_is() -> None:
     # From the command line values come as text: another spelling of the default is no other value.
     values = ["1e5", "100000", "5e4"]
     assert suites.with_sweep(ablation, "eta", values).methods == ("fac", "fac@eta=50000")
-    with pytest.raises(BenchError, match=r"unknown parameter 'epsilom'\. Did you mean 'epsilon'"):
+    with pytest.raises(BenchError, match="parameter='epsilom' is unknown; did you mean 'epsilon'"):
         suites.with_sweep(ablation, "epsilom")
     with pytest.raises(BenchError, match="has no values for mu"):
         suites.with_sweep(suites.load_suite("smoke"), "mu")
@@ -181,9 +188,9 @@ def test_controls_bring_with_them_what_they_match() -> None:
     added, notes = suites.with_required_methods(suite)
     assert added.methods == ("fac", "fac-paper", "fac@mu=70", *methods)
     assert notes == [
-        "fac is added: small and random-slot take their sizes from its runs",
-        "fac-paper is added: random-drop takes its size from its runs",
-        "fac@mu=70 is added: small@of=fac@mu=70 takes its size from its runs",
+        "fac is added: the size of small and random-slot comes from its runs",
+        "fac-paper is added: the size of random-drop comes from its runs",
+        "fac@mu=70 is added: the size of small@of=fac@mu=70 comes from its runs",
     ]
     assert suites.with_required_methods(added) == (added, [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,14 +19,14 @@ import distributed_worlds  # noqa: F401
 import pytest
 
 from frugalrl.bench.command import execute
-from frugalrl.bench.grid import Grid, Job
-from frugalrl.bench.plan import comparison, with_settings
+from frugalrl.bench.grid import Grid, Job, Start
 from frugalrl.bench.runs import Run, expand
+from frugalrl.bench.suites import comparison, with_settings
 from frugalrl.bench.worker import train_config
 from frugalrl.cli import main
 from frugalrl.distributed import grid as ray_grid
 from frugalrl.distributed.cluster import versions
-from frugalrl.distributed.grid import RayTasks, WorkerKilledError, bring_to_end
+from frugalrl.distributed.grid import WorkerKilledError, bring_to_end, ray_tasks
 from frugalrl.distributed.storage import RunCopy, Storage
 from frugalrl.files import read_json
 from frugalrl.training import train
@@ -75,12 +76,16 @@ class Watch:
 
 
 def run_grid(
-    root: Path, runs: Sequence[Run], backend: RayTasks, view: Watch | None = None
+    root: Path, runs: Sequence[Run], start: Start, view: Watch | None = None
 ) -> tuple[Grid, int | None]:
     """Do what is missing; gives the grid as it then stands, and the signal that stopped it."""
-    grid = Grid(root, runs, backend=backend)
+    grid = Grid(root, runs, start=start)
     grid.prepare({})
     return grid, grid.run(view or Watch(lambda: False, lambda: None))
+
+
+def never_started(*_: object):
+    raise AssertionError("all runs are done")
 
 
 def without_times(path: Path) -> list[list[str]]:
@@ -109,7 +114,7 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     storage = tmp_path / "storage"
     assert execute(suite, here, jobs=2) == 0
-    assert execute(suite, there, backend=RayTasks(there, storage=storage.as_uri())) == 0
+    assert execute(suite, there, backend=ray_tasks(there, storage=storage.as_uri())) == 0
     assert files(here) == files(there)
     assert files(storage) == {name for name in files(there) if name.startswith(("runs/", "grid"))}
     for method in ("fac", "small"):
@@ -123,9 +128,8 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
         assert (there / place / "run/config.json").is_file()
     # Another driver, elsewhere, finds all done.
     elsewhere = tmp_path / "elsewhere"
-    with RayTasks(elsewhere, storage=str(storage)) as backend:
-        backend.start = None
-        grid, _ = run_grid(elsewhere, expand(suite), backend)
+    with ray_tasks(elsewhere, storage=str(storage)):
+        grid, _ = run_grid(elsewhere, expand(suite), never_started)
     assert [job.state for job in grid.jobs] == ["done", "done"]
     assert files(elsewhere) == files(storage)
 
@@ -167,8 +171,8 @@ def test_a_run_whose_worker_or_node_dies_goes_on(cluster, tmp_path, dies):
 
     watch = Watch(lambda: bool(checkpoints(out)), kill)
     try:
-        with RayTasks(out) as backend:
-            grid, stopped = run_grid(out, [run], backend, watch)
+        with ray_tasks(out) as start:
+            grid, stopped = run_grid(out, [run], start, watch)
     finally:
         if len(cluster.worker_nodes) > 1:
             cluster.remove_node(next(iter(cluster.worker_nodes)))
@@ -187,15 +191,15 @@ def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
     out, go = tmp_path / "out", tmp_path / "go"
     (run,) = expand(make_suite("baseline", extra=[held(go)]))
     stop = Watch(lambda: bool(checkpoints(out)), lambda: os.kill(os.getpid(), signal.SIGINT))
-    with RayTasks(out) as backend:
-        grid, stopped = run_grid(out, [run], backend, stop)
+    with ray_tasks(out) as start:
+        grid, stopped = run_grid(out, [run], start, stop)
         assert stopped == signal.SIGINT
         assert [job.state for job in grid.jobs] == ["waiting"]
         # Saved at the step where it was stopped, which is no multiple of what was asked for.
         assert int(checkpoints(out)[-1].stem.partition("-")[2]) % 100
         go.touch()
         never = Watch(lambda: False, lambda: None)
-        grid, stopped = run_grid(out, [run], backend, never)
+        grid, stopped = run_grid(out, [run], start, never)
         assert stopped is None
         assert [job.state for job in grid.jobs] == ["done"]
     assert any(line.startswith("resumed") for line in never.lines)
@@ -232,10 +236,9 @@ def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_
     assert times_of(first) == before
     assert "resuming from step-" in (second / "run/run.log").read_text()
     before = times_of(second)
-    with RayTasks(out) as backend:
-        backend.start = None
+    with ray_tasks(out):
         runs = expand(with_settings(comparison(ENV, "sac", 300, ("fac", "small")), settings))
-        grid, _ = run_grid(out, runs, backend)
+        grid, _ = run_grid(out, runs, never_started)
     assert [job.state for job in grid.jobs] == ["done", "done"]
     assert times_of(second) == before
 
@@ -248,8 +251,8 @@ def times_of(directory: Path) -> dict[str, int]:
 def test_a_run_that_fails_says_why(cluster, tmp_path):
     suite = with_settings(comparison(BROKEN, "sac", 200, ("baseline",)), SETTINGS)
     out = tmp_path / "out"
-    with RayTasks(out, storage=str(tmp_path / "storage")) as backend:
-        grid, stopped = run_grid(out, expand(suite), backend)
+    with ray_tasks(out, storage=str(tmp_path / "storage")) as start:
+        grid, stopped = run_grid(out, expand(suite), start)
     assert stopped is None
     assert [job.state for job in grid.jobs] == ["failed"]
     assert "the wheels came off" in grid.jobs[0].detail
@@ -334,21 +337,26 @@ def test_scratch_of_processes_that_were_killed_is_deleted(tmp_path, monkeypatch)
     ]
 
 
-def test_only_runs_with_jax_take_a_gpu(tmp_path):
+def test_only_runs_with_jax_take_a_gpu(tmp_path, monkeypatch):
     asked = []
 
     class Ray:
+        @staticmethod
+        def nodes():
+            return [{"Alive": True, "Resources": {"CPU": 2.0, "GPU": 1.0}}]
+
         @staticmethod
         def remote(**options):
             asked.append(options)
             task = SimpleNamespace(remote=lambda *_, **how: how)
             return lambda function: SimpleNamespace(options=lambda **_: task)
 
-    backend = RayTasks(tmp_path, gpus=0.5)
-    backend._ray = Ray
-    for engine in ("jax", "fused"):
-        (run,) = expand(make_suite("baseline", extra=[f"engine={engine}"]))
-        started = backend.start(run, tmp_path / run.path, 0)
-        assert started._reference["gpu"] == (engine == "jax")
+    monkeypatch.setattr(ray_grid, "connected", lambda _: contextlib.nullcontext(Ray))
+    monkeypatch.setattr(ray_grid, "check_nodes", lambda *_: None)
+    with ray_tasks(tmp_path, gpus=0.5) as start:
+        for engine in ("jax", "fused"):
+            (run,) = expand(make_suite("baseline", extra=[f"engine={engine}"]))
+            started = start(run, tmp_path / run.path, 0)
+            assert started._reference["gpu"] == (engine == "jax")
     assert [options["num_gpus"] for options in asked] == [0.5, 0.0]
     assert [options["num_cpus"] for options in asked] == [1, 1]

@@ -6,18 +6,21 @@ import textwrap
 import time
 import webbrowser
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from frugalrl.bench import origin
 from frugalrl.bench.aggregate import BASELINE, Summary, summarize, task_name
+from frugalrl.bench.calibrate import estimate_line
 from frugalrl.bench.errors import BenchError, writing
-from frugalrl.bench.grid import Backend, Grid, LocalProcesses
+from frugalrl.bench.grid import Grid, Start, start_here
 from frugalrl.bench.live import open_view
-from frugalrl.bench.plan import checked_runs, describe_runs, estimate_line
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.report.verdict import verdict
 from frugalrl.bench.report.write import write_report
 from frugalrl.bench.results import read_results
+from frugalrl.bench.runs import checked_runs, describe_runs
 from frugalrl.bench.suites import Suite, with_required_methods
 
 
@@ -31,7 +34,7 @@ def execute(
     keep_buffers: bool = False,
     open_report: bool = False,
     command: str = "",
-    backend: Backend | None = None,
+    backend: AbstractContextManager[Start] | None = None,
     closing: Callable[[Summary], list[str]] | None = None,
 ) -> int:
     """Run a suite and write its report.
@@ -45,7 +48,7 @@ def execute(
         keep_buffers: Keep each run's final buffer.
         open_report: Open the report in the browser.
         command: What the user typed.
-        backend: What starts the runs; None: processes of this machine.
+        backend: Gives what starts the runs, as a context; None: processes of this machine.
         closing: Makes the lines that are printed at the end; None: a table and the verdict.
 
     Returns:
@@ -59,11 +62,12 @@ def execute(
         raise BenchError(f"jobs={jobs} must be at least 1")
     if dry_run:
         print("\n".join(describe_runs(runs)), flush=True)
-        print(estimate_line(runs, jobs, lambda line: print(line, flush=True)))
+        print(estimate_line(runs, jobs))
         return 0
     at_a_time = jobs if backend is None else len(runs)
-    with writing(out), backend or LocalProcesses(keep_buffers=keep_buffers) as starts:
-        grid = Grid(out, runs, jobs=at_a_time, backend=starts)
+    here: Start = partial(start_here, keep_buffer=keep_buffers)
+    with writing(out), backend or nullcontext(here) as start:
+        grid = Grid(out, runs, jobs=at_a_time, start=start)
         grid.prepare(
             {
                 "suite": suite.name,

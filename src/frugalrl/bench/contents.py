@@ -55,7 +55,7 @@ def describe_contents(
         "cells": int(counts.size),
         "rewards_a_cell": power_histogram(counts),
         "most_rewards_a_cell": int(counts.max()),
-        "measures": theorems.measure_buffer(classes).to_json(),
+        "measures": asdict(theorems.measure_buffer(classes)),
         "minibatch": asdict(theorems.measure_minibatches(classes, batch_size, generator)),
     }
 

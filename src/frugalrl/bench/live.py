@@ -5,128 +5,119 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from frugalrl.bench.grid import Job, View
+from frugalrl.bench.grid import Job
 from frugalrl.training.console import duration
 
 _EVERY = 0.5
 _TAIL = 4096
 
 
-class Plain:
-    """Lines, for logs and pipes."""
+class View:
+    """Shows how a grid stands.
 
-    def __init__(self, total: int, already: int) -> None:
-        print(f"{total} runs, {already} done before", flush=True)
+    Args:
+        live: Where a table of the runs under way is drawn, below everything that was told (rich's
+            `Live`); None, for logs and pipes: lines alone.
+    """
 
-    def update(self, jobs: Sequence[Job]) -> None:
-        """Show nothing: a log has no present."""
-
-    def tell(self, line: str) -> None:
-        """Print the line."""
-        print(line, flush=True)
-
-
-class Table:
-    """A table of the runs under way, above it everything that was told."""
-
-    def __init__(self, live: Any) -> None:
+    def __init__(self, live: Any = None) -> None:
         self._live = live
         self._next = 0.0
-        self._begun = time.monotonic()
 
     def update(self, jobs: Sequence[Job]) -> None:
-        """Draw the table anew, a few times a second at most."""
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + _EVERY
-        self._live.update(self._draw(jobs), refresh=True)
+        """Draw the table anew, a few times a second at most; a log has no present."""
+        if self._live is not None and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY
+            self._live.update(_draw(jobs), refresh=True)
 
     def tell(self, line: str) -> None:
-        """Print a line above the table."""
-        from rich.text import Text
+        """Show a line that stays."""
+        if self._live is None:
+            print(line, flush=True)
+        else:
+            from rich.text import Text
 
-        self._live.console.print(Text(line))
+            self._live.console.print(Text(line))
 
-    def _draw(self, jobs: Sequence[Job]) -> Any:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table as RichTable
-        from rich.text import Text
 
-        table = RichTable(title=summary_line(jobs), title_justify="left", expand=True)
-        for name in ("task", "method", "seed", "", "steps", "time left"):
-            table.add_column(name, no_wrap=True)
-        for job in jobs:
-            if job.state != "running":
-                continue
+@contextlib.contextmanager
+def open_view(jobs: Sequence[Job]) -> Iterator[View]:
+    """Give the view that fits where the output goes."""
+    if not sys.stdout.isatty():
+        print(f"{len(jobs)} runs, {_count(jobs, 'done')} done before", flush=True)
+        yield View()
+        return
+    from rich.live import Live
+
+    with Live(auto_refresh=False, transient=True) as live:
+        yield View(live)
+
+
+def _draw(jobs: Sequence[Job]) -> Any:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=summary_line(jobs), title_justify="left", expand=True)
+    for name in ("task", "method", "seed", "", "steps", "time left"):
+        table.add_column(name, no_wrap=True)
+    for job in jobs:
+        if job.state == "running":
             steps, total = steps_done(job.metrics_file), job.run.steps
             elapsed = time.monotonic() - job.started
-            left = elapsed * (total - steps) / steps if steps else None
             table.add_row(
                 Text(f"{job.run.env} {job.run.algo}"),
                 Text(job.run.method),
                 str(job.run.seed),
                 ProgressBar(total=total, completed=steps, width=24),
                 f"{steps:,} / {total:,}",
-                duration(left) if left is not None else "…",
+                duration(elapsed * (total - steps) / steps) if steps else "…",
             )
-        return table
+    return table
 
 
-@contextlib.contextmanager
-def open_view(jobs: Sequence[Job]) -> Iterator[View]:
-    """Give the view that fits where the output goes."""
-    already = sum(job.state == "done" for job in jobs)
-    if not sys.stdout.isatty():
-        yield Plain(len(jobs), already)
-        return
-    from rich.live import Live
-
-    with Live(auto_refresh=False, transient=True) as live:
-        yield Table(live)
+def _count(jobs: Sequence[Job], state: str) -> int:
+    return sum(job.state == state for job in jobs)
 
 
 def summary_line(jobs: Sequence[Job]) -> str:
     """Say how many runs are done, failed and left, and how long the rest will take."""
-    counts = {state: sum(job.state == state for job in jobs) for state in ("done", "failed")}
-    text = f"{counts['done']} of {len(jobs)} runs done"
-    if counts["failed"]:
-        text += f", {counts['failed']} failed"
+    text = f"{_count(jobs, 'done')} of {len(jobs)} runs done"
+    if _count(jobs, "failed"):
+        text += f", {_count(jobs, 'failed')} failed"
     left = time_left(jobs)
     return f"{text}, about {duration(left)} left" if left is not None else text
 
 
 def time_left(jobs: Sequence[Job]) -> float | None:
     """Estimate the seconds left from the speed of what has run, None before anything has."""
-    now = time.monotonic()
-    seconds: dict[Any, float] = {}
-    steps: dict[Any, float] = {}
+    spent: dict[Any, float] = defaultdict(float)  # seconds, by task
+    made: dict[Any, int] = defaultdict(int)  # steps
+    missing: dict[Any, int] = defaultdict(int)
     for job in jobs:
+        task, steps = job.run.task, 0
         if job.state == "done" and job.seconds > 0:
-            spent, made = job.seconds, float(job.run.steps)
+            spent[task] += job.seconds
+            made[task] += job.run.steps
         elif job.state == "running":
-            spent, made = now - job.started, float(steps_done(job.metrics_file))
-        else:
-            continue
-        for key in (job.run.task, None):
-            seconds[key] = seconds.get(key, 0.0) + spent
-            steps[key] = steps.get(key, 0.0) + made
-    if not steps.get(None):
+            steps = steps_done(job.metrics_file)
+            spent[task] += time.monotonic() - job.started
+            made[task] += steps
+        if job.state in ("waiting", "running"):
+            missing[task] += job.run.steps - steps
+    if not any(made.values()):
         return None
-    total, running = 0.0, 0
-    for job in jobs:
-        if job.state not in ("waiting", "running"):
-            continue
-        key = job.run.task if steps.get(job.run.task) else None
-        missing: float = job.run.steps
-        if job.state == "running":
-            running += 1
-            missing -= steps_done(job.metrics_file)
-        total += missing * seconds[key] / steps[key]
-    return total / max(running, 1)
+    pace = sum(spent.values()) / sum(made.values())
+    left = sum(
+        steps * (spent[task] / made[task] if made[task] else pace)
+        for task, steps in missing.items()
+    )
+    return left / max(_count(jobs, "running"), 1)
 
 
 def steps_done(path: Path) -> int:
@@ -138,8 +129,5 @@ def steps_done(path: Path) -> int:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return 0
-    for line in reversed(lines):
-        first = line.partition(",")[0]
-        if first.isdigit():
-            return int(first)
-    return 0
+    steps = (line.partition(",")[0] for line in reversed(lines))
+    return next((int(step) for step in steps if step.isdigit()), 0)

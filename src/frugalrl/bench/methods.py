@@ -7,11 +7,13 @@ that a control is made to match (`small@of=fac-paper`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from frugalrl.bench.errors import BenchError, unknown
+from frugalrl.bench.errors import BenchError
+from frugalrl.checks import check_choice
 
 Needs = Literal["size", "sizes"]
 
@@ -43,9 +45,15 @@ class Method:
     """The method of that run."""
 
     @property
+    def filter(self) -> str:
+        """Name of the filter whose settings this method takes; FAC's in whichever version."""
+        admission = str(self.settings.get("admission", "none"))
+        return "fac" if admission == RELEASED else admission
+
+    @property
     def frugal(self) -> bool:
-        """Whether this method filters what enters the buffer with FAC, in whichever version."""
-        return self.settings.get("admission") in ("fac", RELEASED)
+        """Whether this method filters what enters the buffer with FAC."""
+        return self.filter == "fac"
 
 
 _FAC = {"admission": "fac"}
@@ -159,43 +167,35 @@ _RENAMED = {
 class Parameter:
     """A hyper-parameter of a filter; FAC's go by the paper's symbols."""
 
-    name: str
     setting: str
-    default: Any
+    """The name in a run's configuration: the filter's, and the argument's."""
     about: str
 
+    @property
+    def default(self) -> Any:
+        """The filter's own."""
+        from frugalrl import FrugalFilter, ReservoirFilter
 
-PARAMETERS: dict[str, Parameter] = {
-    parameter.name: parameter
-    for parameter in (
-        Parameter("epsilon", "fac_density_threshold", 0.2, "density below which a reward is new"),
-        Parameter("eta", "fac_decay", 1e5, "how slowly epsilon falls in a full cell"),
-        Parameter("beta", "fac_half_width", 0.2, "half width of the interval around a reward"),
-        Parameter("mu", "fac_bins", 50, "bins of each important dimension"),
-        Parameter("nu", "fac_dimension_threshold", 0.5, "what counts as an important dimension"),
-        Parameter("kernel", "fac_kernel", "epanechnikov", "kernel of the reward density"),
-        Parameter("bandwidth", "fac_bandwidth", 0.3, "bandwidth of the kernel"),
-        Parameter(
-            "on_equivalent", "fac_on_equivalent", "replace", "what an equivalent transition does"
-        ),
-        Parameter("warmup", "fac_warmup", "keep", "what happens to the warm-up's transitions"),
-    )
+        owner, _, argument = self.setting.partition("_")
+        made = {"fac": FrugalFilter, "reservoir": ReservoirFilter}[owner]
+        return inspect.signature(made).parameters[argument].default
+
+
+PARAMETERS = {
+    "epsilon": Parameter("fac_density_threshold", "density below which a reward is new"),
+    "eta": Parameter("fac_decay", "how slowly epsilon falls in a full cell"),
+    "beta": Parameter("fac_half_width", "half width of the interval around a reward"),
+    "mu": Parameter("fac_bins", "bins of each important dimension"),
+    "nu": Parameter("fac_dimension_threshold", "what counts as an important dimension"),
+    "kernel": Parameter("fac_kernel", "kernel of the reward density"),
+    "bandwidth": Parameter("fac_bandwidth", "bandwidth of the kernel"),
+    "on_equivalent": Parameter("fac_on_equivalent", "what an equivalent transition does"),
+    "warmup": Parameter("fac_warmup", "what happens to the warm-up's transitions"),
 }
-
-_OF_RESERVOIR: dict[str, Parameter] = {
-    parameter.name: parameter
-    for parameter in (
-        Parameter("newest_share", "reservoir_newest_share", 0.75, "share of places for the newest"),
-        Parameter("run_length", "reservoir_run_length", 10, "neighbours overwritten together"),
-    )
-}
-_OF_FILTERS = {**PARAMETERS, **_OF_RESERVOIR}
-
-# Parameters of any method, whatever its filter.
-_OF_BUFFER = {
-    "share": "places of the buffer as a share of the run's steps",
-    "eviction": "which transition goes when the buffer is full: oldest or random",
-    "of": "the frugal method that a control is made to match",
+_OF_FILTERS = {
+    **PARAMETERS,
+    "newest_share": Parameter("reservoir_newest_share", "share of places for the newest"),
+    "run_length": Parameter("reservoir_run_length", "neighbours overwritten together"),
 }
 
 
@@ -213,8 +213,7 @@ def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
     base, _, changes = name.partition("@")
     if base in _RENAMED:
         raise BenchError(f"there is no method {base!r} any more: {_RENAMED[base]}")
-    if base not in known:
-        raise unknown("method", base, known)
+    check_choice("method", base, known, BenchError)
     if not changes:
         if "@" in name:
             raise BenchError(f"method {name!r} has no parameter after the @: fac@epsilon=0.1")
@@ -224,8 +223,7 @@ def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
 
 def variant_name(base: str, parameter: str, value: Any) -> str:
     """Name a method with one parameter changed; the default value gives the method itself."""
-    if parameter not in PARAMETERS:
-        raise unknown("parameter", parameter, PARAMETERS)
+    check_choice("parameter", parameter, PARAMETERS, BenchError)
     read = _parse(parameter, str(value))
     if read == PARAMETERS[parameter].default:
         return base
@@ -263,10 +261,11 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
         if not text:
             raise BenchError(f"{key!r} is no parameter=value, in method {name}")
         if key in _OF_FILTERS:
-            setting = {_OF_FILTERS[key].setting: _parse(key, text)}
-            if next(iter(setting)).partition("_")[0] != method.settings.get("admission"):
+            setting = _OF_FILTERS[key].setting
+            if not setting.startswith(f"{method.settings.get('admission')}_"):
                 raise BenchError(f"method {name!r}: {method.name} has no filter to change {key} of")
-            made = replace(made, settings={**made.settings, **setting}, color=PLAIN_COLOR)
+            changed = {**made.settings, setting: _parse(key, text)}
+            made = replace(made, settings=changed, color=PLAIN_COLOR)
             words.append(f"{key} {text}")
         elif key == "share":
             made = _with_share(made, text)
@@ -283,7 +282,8 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             made = replace(made, source=source.name)
             words.append(f"as {source.label}")
         else:
-            raise unknown("parameter", key, [*_OF_FILTERS, *_OF_BUFFER])
+            known_parameters = [*_OF_FILTERS, "share", "eviction", "of"]
+            check_choice("parameter", key, known_parameters, BenchError)
     shown = ", ".join(words)
     return replace(made, label=f"{method.label}, {shown}", about=f"{method.about}; {shown}")
 
@@ -309,15 +309,14 @@ def _with_share(method: Method, text: str) -> Method:
 
 
 def _parse(parameter: str, text: str) -> Any:
-    default = _OF_FILTERS[parameter].default
-    if isinstance(default, str):
+    """Read a value of the type of the parameter's default."""
+    kind = type(_OF_FILTERS[parameter].default)
+    if kind is str:
         return text
     try:
         number = float(text)
     except ValueError:
         raise BenchError(f"{parameter}={text!r} is no number") from None
-    if not isinstance(default, int):
-        return number
-    if not number.is_integer():
+    if kind is int and not number.is_integer():
         raise BenchError(f"{parameter}={text!r} is no whole number")
-    return int(number)
+    return kind(number)

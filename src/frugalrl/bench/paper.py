@@ -47,14 +47,10 @@ class Misprint:
 
 
 @cache
-def _table(name: str) -> tuple[Row, ...]:
+def table(name: str) -> tuple[Row, ...]:
+    """Read a published table: `benchmarks`, `full`, `control_cost` or `laber`."""
     source = resources.files("frugalrl.bench").joinpath(f"data/paper_{name}.csv")
     return tuple(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
-
-
-def table(name: str) -> list[Row]:
-    """Read a published table: `benchmarks`, `full`, `control_cost` or `laber`."""
-    return [dict(row) for row in _table(name)]
 
 
 def benchmark_name(env: str) -> str | None:
@@ -66,9 +62,9 @@ def benchmark_name(env: str) -> str | None:
 def published(name: str, env: str, algo: str = "") -> Row | None:
     """Find the published row of an environment and algorithm, or None."""
     benchmark = benchmark_name(env)
-    for row in _table(name):
+    for row in table(name):
         if row["benchmark"] == benchmark and row.get("algorithm", "").lower() in ("", algo.lower()):
-            return dict(row)
+            return row
     return None
 
 
@@ -83,8 +79,8 @@ def misprints() -> list[Misprint]:
 
 def _recomputed(name: str, other: str, where: str) -> Iterator[Misprint]:
     """Judge every derived entry of a table that compares FAC with another method."""
-    full = {(row["benchmark"], row["algorithm"]): row for row in _table("full")}
-    for row in _table(name):
+    full = {(row["benchmark"], row["algorithm"]): row for row in table("full")}
+    for row in table(name):
         label = f"{row['benchmark']} ({row['algorithm']})"
         points, rewards = (
             (float(row[f"{what}_{other}"]), float(row[f"{what}_fac"])) for what in ("cp", "reward")
@@ -112,23 +108,14 @@ def _judge(table: str, row: str, column: str, printed: str, recomputed: float) -
 
 
 def _kind(printed: str, recomputed: float) -> str:
-    if not _is_number(printed):
+    try:
+        number = float(printed)
+    except ValueError:
         return "agrees" if recomputed == 0.0 else "left blank"
-    if float(printed) == 0.0 and recomputed == 0.0:
-        return "agrees"
-    digits = len(printed.partition(".")[2])
-    unit = 10.0**-digits
+    unit = 10.0 ** -len(printed.partition(".")[2])
     cut = math.trunc(recomputed / unit) * unit
-    distance = abs(float(printed) - recomputed)
+    distance = abs(number - recomputed)
     slack = 1e-9 * max(1.0, abs(recomputed))
-    if distance <= unit / 2 + slack or abs(float(printed) - cut) <= slack:
+    if distance <= unit / 2 + slack or abs(number - cut) <= slack:
         return "agrees"
     return "last digit" if distance < unit else "misprint"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

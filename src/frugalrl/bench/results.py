@@ -69,12 +69,11 @@ class Result:
     @cached_property
     def training_curve(self) -> tuple[Column, Column]:
         """Mean reward of the last 100 training episodes at every step that was logged."""
-        table = self.metrics
-        if "episodes" not in table or "episode_reward" not in table:
+        if not {"episodes", "episode_reward"} <= set(self.metrics):
             return np.empty(0), np.empty(0)
-        means = recent_mean(table["episodes"], table["episode_reward"])
+        means = recent_mean(self.metrics["episodes"], self.metrics["episode_reward"])
         known = np.isfinite(means)
-        return table["env_steps"][known], means[known]
+        return self.metrics["env_steps"][known], means[known]
 
     @cached_property
     def convergence(self) -> float | None:
@@ -85,11 +84,10 @@ class Result:
     def curve(self) -> tuple[Column, Column]:
         """Steps of the evaluations and their mean reward over episodes."""
         table = read_columns(self.directory / RUN_DIRECTORY / "evaluations.csv")
-        if "env_steps" not in table or "reward" not in table:
+        if not {"env_steps", "reward"} <= set(table):
             return np.empty(0), np.empty(0)
         steps, index = np.unique(table["env_steps"], return_inverse=True)
-        sums = np.bincount(index, weights=table["reward"], minlength=steps.size)
-        return steps, sums / np.maximum(np.bincount(index, minlength=steps.size), 1)
+        return steps, np.bincount(index, weights=table["reward"]) / np.bincount(index)
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class Problem:
 
     run: Run
     state: str
-    """`failed`, `unfinished`, `waiting` or `missing`."""
+    """`failed`, `unfinished` or `missing`."""
     detail: str = ""
 
 
@@ -115,8 +113,7 @@ class Results:
     @property
     def tasks(self) -> list[tuple[str, str]]:
         """The tasks with at least one run, in the grid's order."""
-        runs = [result.run for result in self.runs]
-        return list(dict.fromkeys(run.task for run in runs))
+        return list(dict.fromkeys(result.run.task for result in self.runs))
 
     @property
     def methods(self) -> list[str]:
@@ -185,9 +182,7 @@ def read_result(root: Path, run: Run) -> Result | Problem:
     error = directory / ERROR_FILE
     if error.is_file():
         return Problem(run, "failed", error.read_text(encoding="utf-8", errors="replace"))
-    if (directory / RUN_DIRECTORY).is_dir():
-        return Problem(run, "unfinished")
-    return Problem(run, "missing")
+    return Problem(run, "unfinished" if (directory / RUN_DIRECTORY).is_dir() else "missing")
 
 
 def read_done(directory: Path, run: Run) -> dict[str, Any] | None:
@@ -208,12 +203,10 @@ def read_columns(path: Path) -> dict[str, Column]:
             rows = list(csv.reader(file))
     except OSError:
         return {}
-    if len(rows) < 1:
-        return {}
-    header, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    whole = [[_number(text) for text in row] for row in rows[1:] if len(row) == len(rows[0])]
     return {
-        name: np.array([_number(row[index]) for row in body], dtype=np.float64)
-        for index, name in enumerate(header)
+        name: np.array([row[index] for row in whole], dtype=np.float64)
+        for index, name in enumerate(rows[0] if rows else ())
     }
 
 

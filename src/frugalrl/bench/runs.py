@@ -1,4 +1,4 @@
-"""Runs of a grid: each with its settings, its directory and its fingerprint."""
+"""Runs of a grid: each with its settings, its directory and its fingerprint; a suite's, checked."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import GRID_ONLY, METHODS
 from frugalrl.bench.suites import Suite, Task
 from frugalrl.files import read_json
+from frugalrl.training.errors import ConfigError
 
 RUN_FILE = "run.json"
 DONE_FILE = "done.json"
@@ -23,7 +24,7 @@ RUN_DIRECTORY = "run"
 FOLDERS = ("runs", "cells")
 """Where a results directory has its runs; the second is what older versions called it."""
 _OLD_RUN_FILE = "cell.json"
-_WARMUP_STEPS = 10_000
+_OF_ENVIRONMENTS = ("env_kwargs", "wrappers", "max_episode_steps")
 
 
 @dataclass(frozen=True)
@@ -131,24 +132,32 @@ def expand(suite: Suite, scale: float = 1.0) -> list[Run]:
 
 
 def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float = 1.0) -> Run:
-    """Combine what suite, task and method set, the method having the last word."""
+    """Combine what suite, task and method set, the method having the last word.
+
+    Settings of a filter go to the methods that have it.
+    """
+    from frugalrl.training.config import OF_A_FILTER, WARMUP_STEPS
     from frugalrl.training.presets import defaults, find_preset
 
     method = suite.method(method_name)
-    settings = {**suite.settings, **task.settings}
+    common = {**suite.settings, **task.settings}
     if method.frugal:
-        settings.update(suite.frugal)
-    settings.update(method.settings)
-    if settings.get("admission") != "reservoir":
-        settings = {k: v for k, v in settings.items() if not k.startswith("reservoir_")}
+        common |= suite.frugal
+    settings = {
+        name: value
+        for name, value in common.items()
+        if not name.startswith(OF_A_FILTER) or name.startswith(f"{method.filter}_")
+    }
+    settings |= method.settings
     preset = {} if settings.get("preset") == "none" else find_preset(task.env, task.algo)
     steps = preset.get("steps") if task.steps is None else task.steps
     if steps is None:
         raise BenchError(
-            f"{task.name} has no preset, so its length is unknown: set steps, or pass --steps"
+            f"{task.env} with {task.algo} has no preset, so its length is unknown: set steps, or "
+            "pass --steps"
         )
-    own = settings if method.frugal else suite.frugal
-    warmup = int(own.get("fac_warmup_steps", _WARMUP_STEPS))
+    of_all = {"fac_warmup_steps": WARMUP_STEPS, **common, **suite.frugal, **settings}
+    warmup = int(of_all["fac_warmup_steps"])
     if scale < 1.0:
         steps = max(1, round(steps * scale))
         start = {**defaults(task.algo), **preset, **settings}["learning_starts"]
@@ -173,6 +182,49 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
     )
 
 
+def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:
+    """List a suite's runs after trying every environment and every configuration.
+
+    Raises:
+        BenchError: Naming the first thing that cannot work.
+    """
+    from frugalrl.bench.worker import train_config
+    from frugalrl.training.config import TrainConfig, resolve
+    from frugalrl.training.environments import check_spaces, make_factory
+
+    for task in suite.tasks:
+        settings = {**suite.settings, **task.settings}
+        own = {name: settings[name] for name in _OF_ENVIRONMENTS if name in settings}
+        environment = make_factory(TrainConfig(task.env, **own)).make()
+        check_spaces(environment.observation_space, environment.action_space, task.env)
+        environment.close()
+    for run in expand(replace(suite, seeds=suite.seeds[:1]), scale):
+        try:
+            resolve(train_config(run, {}, None))
+        except ConfigError as error:
+            raise BenchError(f"{run.env} with {run.algo}, {run.method}: {error}") from None
+    return expand(suite, scale)
+
+
+def describe_runs(runs: Sequence[Run]) -> list[str]:
+    """List runs for people: a line for each task and method."""
+    groups: dict[tuple[Any, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.task, run.method), []).append(run)
+    width = max(len(f"{run.env} {run.algo}") for run in runs)
+    name_width = max(len(run.method) for run in runs)
+    lines = []
+    for ((env, algo), method), members in groups.items():
+        seeds = ", ".join(str(run.seed) for run in members)
+        first = members[0]
+        after = f", after {first.source} (its {first.needs})" if first.needs else ""
+        lines.append(
+            f"{f'{env} {algo}':<{width}}  {method:<{name_width}}  {first.steps:>9,} steps, "
+            f"seeds {seeds}{after}"
+        )
+    return lines
+
+
 def command(run: Run, derived: Mapping[str, Any], out: str) -> str:
     """Write the shell command that makes the same run, or say that only a grid can make it."""
     if run.settings.get("admission") in GRID_ONLY:
@@ -180,17 +232,13 @@ def command(run: Run, derived: Mapping[str, Any], out: str) -> str:
     words = ["frugalrl", "train", run.env, "--algo", run.algo, "--steps", str(run.steps)]
     words += ["--seed", str(run.seed)]
     for name, value in {**run.settings, **derived}.items():
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-        elif value is False:
-            words.append(f"--no-{name.replace('_', '-')}")
-        elif isinstance(value, Mapping):
-            words += [flag, json.dumps(value)]
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
         elif isinstance(value, (list, tuple)):
-            words += [flag, *map(str, value)]
+            words += [f"--{flag}", *map(str, value)]
         else:
-            words += [flag, str(value)]
+            words += [f"--{flag}", json.dumps(value) if isinstance(value, Mapping) else str(value)]
     return shlex.join([*words, "--out", out])
 
 

@@ -1,4 +1,4 @@
-"""Suites of experiments: which tasks, methods and seeds, read from TOML.
+"""Suites of experiments: which tasks, methods and seeds, read from TOML, changed by options.
 
 The suites that come with the package are files in `frugalrl/bench/data`. `frugalrl bench NAME
 --print` writes one out; copy it, edit it, and pass the file's path instead of a name.
@@ -7,6 +7,7 @@ The suites that come with the package are files in `frugalrl/bench/data`. `fruga
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from frugalrl.bench.errors import BenchError, unknown
+from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import METHODS, PARAMETERS, Method, find_method, variant_name
+from frugalrl.checks import check_choice
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -40,10 +42,9 @@ class Task:
     """Length of a run; None takes the preset's."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """Name for tables and messages, for example `Hopper-v5 (SAC)`."""
-        return f"{self.env} ({self.algo.upper()})"
+    def __post_init__(self) -> None:
+        """Refuse an algorithm that does not exist."""
+        check_choice("algo", self.algo, ALGORITHMS, BenchError)
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,7 @@ class Suite:
 
 def suite_text(name: str) -> str:
     """Read the TOML of a suite that comes with the package."""
-    if name not in SUITES:
-        raise unknown("suite", name, SUITES)
+    check_choice("suite", name, SUITES, BenchError)
     source = resources.files("frugalrl.bench").joinpath(f"data/{name}.toml")
     return source.read_text(encoding="utf-8")
 
@@ -82,16 +82,14 @@ def load_suite(name: str) -> Suite:
     Raises:
         BenchError: Naming what is unknown, missing or of the wrong kind.
     """
-    if name.endswith(".toml") or "/" in name:
-        path = Path(name)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise BenchError(f"cannot read the suite {name}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise BenchError(f"cannot read the suite {name}: it is no text") from None
-        return parse_suite(text, name)
-    return parse_suite(suite_text(name), name)
+    if not name.endswith(".toml") and "/" not in name:
+        return parse_suite(suite_text(name), name)
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise BenchError(f"cannot read the suite {name}: {why}") from None
+    return parse_suite(text, name)
 
 
 def parse_suite(text: str, source: str) -> Suite:
@@ -101,8 +99,8 @@ def parse_suite(text: str, source: str) -> Suite:
     except tomllib.TOMLDecodeError as error:
         raise BenchError(f"{source} is not valid TOML: {error}") from None
     known = {item.name for item in dataclasses.fields(Suite)} - {"own_methods", "sweeps"}
-    _only_known(document, {*known, "algorithms", "method", "sweep"}, source)
-    own = {key: _own_method(key, value, source) for key, value in _tables(document, "method")}
+    _check_keys(document, {*known, "algorithms", "method", "sweep"}, source)
+    own = {key: _own_method(key, table, source) for key, table in _tables(document, "method")}
     methods = _names(document.get("methods", []), "methods", source)
     for method in methods:
         find_method(method, own)
@@ -120,22 +118,22 @@ def parse_suite(text: str, source: str) -> Suite:
         settings=parse_settings(document.get("settings", {}), source),
         frugal=parse_settings(document.get("frugal", {}), source),
         own_methods=own,
-        sweeps={key: _sweep(key, value, source) for key, value in _tables(document, "sweep")},
+        sweeps={key: _sweep(key, table, source) for key, table in _tables(document, "sweep")},
     )
 
 
 def parse_seeds(given: object) -> tuple[int, ...]:
-    """Turn a number of seeds, or the seeds themselves, into distinct seeds."""
-    if isinstance(given, int) and not isinstance(given, bool):
-        given = range(given)
-    if not isinstance(given, (list, tuple, range)) or not all(_is_int(seed) for seed in given):
+    """Turn a number of seeds (`5`), or the seeds themselves (`0,3,7`), into distinct seeds."""
+    if isinstance(given, str):
+        given = parse_value(f"[{given}]" if "," in given else given)
+    seeds = range(given) if type(given) is int else given
+    if not isinstance(seeds, (list, range)) or not all(type(seed) is int for seed in seeds):
         raise BenchError(f"seeds={given!r} is neither a number of seeds nor a list of seeds")
-    numbers = [int(seed) for seed in given]
-    if not numbers:
+    if not seeds:
         raise BenchError("no seeds: ask for at least one, for a comparison at least three")
-    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+    if min(seeds) < 0 or len(set(seeds)) < len(seeds):
         raise BenchError(f"seeds={given!r} must be different and not negative")
-    return tuple(numbers)
+    return tuple(seeds)
 
 
 def parse_value(text: str) -> Any:
@@ -144,6 +142,19 @@ def parse_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def method_names(text: str) -> tuple[str, ...]:
+    """Split `baseline,fac`, where a method's own parameters hold commas too."""
+    # A comma before name=value stands within a method's parameters.
+    words = (word.strip() for word in re.split(r",(?![^,@]*=)", text))
+    return tuple(dict.fromkeys(filter(None, words)))
+
+
+def comparison(env: str, algo: str, steps: int | None, methods: Sequence[str]) -> Suite:
+    """Make the suite of `frugalrl compare`: one task."""
+    task = Task(env, algo, steps)
+    return Suite(f"{env} with {algo}", "", (task,), methods=tuple(methods), seeds=(0,))
 
 
 def choose(suite: Suite, only: Iterable[str]) -> Suite:
@@ -166,11 +177,11 @@ def choose(suite: Suite, only: Iterable[str]) -> Suite:
             envs |= matching
         else:
             names = [*sorted(all_envs), *sorted(all_algos), *suite.methods]
-            raise unknown("environment, algorithm or method", word, names)
+            check_choice("environment, algorithm or method", word, names, BenchError)
     tasks = tuple(
         task
         for task in suite.tasks
-        if (not envs or task.env in envs) and (not algos or task.algo in algos)
+        if task.env in (envs or all_envs) and task.algo in (algos or all_algos)
     )
     if not tasks:
         raise BenchError(f"nothing in suite {suite.name} is left by --only {','.join(only)}")
@@ -178,16 +189,39 @@ def choose(suite: Suite, only: Iterable[str]) -> Suite:
     return replace(suite, tasks=tasks, methods=chosen)
 
 
+def with_tasks(suite: Suite, envs: Sequence[str], algo: str | None) -> Suite:
+    """Replace a suite's tasks, keeping what it says of those environments it has."""
+    known = {(task.env, task.algo): task for task in suite.tasks}
+    arguments = {task.env: task.settings.get("env_kwargs") for task in suite.tasks}
+    algos = [algo] if algo else list(dict.fromkeys(task.algo for task in suite.tasks))
+    tasks = []
+    for env in envs or arguments:
+        settings = {"env_kwargs": arguments[env]} if arguments.get(env) else {}
+        tasks += [known.get((env, name)) or Task(env, name, None, settings) for name in algos]
+    return replace(suite, tasks=tuple(tasks))
+
+
+def with_settings(suite: Suite, pairs: Sequence[str]) -> Suite:
+    """Add settings given as `name=value` to every run; values are TOML, or else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise BenchError(f"--set {pair!r} is no name=value")
+        found[name.replace("-", "_")] = parse_value(text)
+    found = parse_settings(found, "--set")
+    # A setting of the command line outranks what the suite says of a task, and of frugal methods.
+    tasks = tuple(replace(task, settings={**task.settings, **found}) for task in suite.tasks)
+    return replace(suite, tasks=tasks, frugal={**suite.frugal, **found})
+
+
 def with_sweep(suite: Suite, parameter: str, values: Sequence[Any] = ()) -> Suite:
     """Turn a suite into the ablation of one parameter: its methods become FAC with each value."""
-    if parameter not in PARAMETERS:
-        raise unknown("parameter", parameter, PARAMETERS)
+    check_choice("parameter", parameter, PARAMETERS, BenchError)
     swept = tuple(values) or suite.sweeps.get(parameter, ())
     if not swept:
         raise BenchError(f"suite {suite.name} has no values for {parameter}: pass some")
     variants = [variant_name("fac", parameter, value) for value in swept]
-    for variant in variants:
-        find_method(variant)
     # The filter as it is stays in, whatever values were asked for: it is what they compare with.
     names = dict.fromkeys([*suite.methods, "fac", *variants])
     return replace(suite, methods=tuple(names))
@@ -201,53 +235,10 @@ def with_required_methods(suite: Suite) -> tuple[Suite, list[str]]:
         if method.needs is not None and method.source not in suite.methods:
             missing.setdefault(method.source, []).append(name)
     notes = [
-        f"{source} is added: {' and '.join(names)} take{'s' * (len(names) == 1)} "
-        f"{'its size' if len(names) == 1 else 'their sizes'} from its runs"
+        f"{source} is added: the size of {' and '.join(names)} comes from its runs"
         for source, names in missing.items()
     ]
     return replace(suite, methods=(*missing, *suite.methods)), notes
-
-
-def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Task]:
-    if not isinstance(entry, dict) or not isinstance(entry.get("env"), str | list):
-        raise BenchError(f'{source}: every task needs env = "...", got {entry!r}')
-    if isinstance(entry["env"], list):
-        entry = {**entry, "env": _first_installed(_names(entry["env"], "env", source))}
-    _only_known(entry, {"env", "steps", "settings", "algorithms", *ALGORITHMS}, source)
-    for algo in _names(entry.get("algorithms", list(algorithms)), "algorithms", source):
-        if algo not in ALGORITHMS:
-            raise unknown("algorithm", algo, ALGORITHMS)
-        own = entry.get(algo, {})
-        if not isinstance(own, dict):
-            raise BenchError(f"{source}: {algo} of {entry['env']} must be a table, got {own!r}")
-        own = dict(own)
-        steps = own.pop("steps", entry.get("steps"))
-        if steps is not None:
-            steps = _positive(steps, f"steps of {entry['env']}", source)
-        settings = {
-            **parse_settings(entry.get("settings", {}), source),
-            **parse_settings(own, source),
-        }
-        yield Task(entry["env"], algo, steps, settings)
-
-
-def _first_installed(names: Sequence[str]) -> str:
-    """Choose the first environment that Gymnasium knows, else the last: its error is told later."""
-    import gymnasium
-
-    return next((name for name in names if name in gymnasium.registry), names[-1])
-
-
-def _own_method(name: str, table: object, source: str) -> Method:
-    if not isinstance(table, dict):
-        raise BenchError(f"{source}: [method.{name}] must be a table")
-    settings = dict(table)
-    base = find_method(str(settings.pop("based_on", "baseline")))
-    label = str(settings.pop("label", name))
-    if name in METHODS or any(sign in name for sign in "@/,"):
-        raise BenchError(f"{source}: a method of your own cannot be called {name!r}")
-    merged = {**base.settings, **parse_settings(settings, source, of_method=True)}
-    return replace(base, name=name, label=label, about=f"{base.name}, changed", settings=merged)
 
 
 def parse_settings(table: object, source: str, *, of_method: bool = False) -> dict[str, Any]:
@@ -258,8 +249,7 @@ def parse_settings(table: object, source: str, *, of_method: bool = False) -> di
         raise BenchError(f"{source}: settings must be a table, got {table!r}")
     known = [item.name for item in dataclasses.fields(TrainConfig) if item.name not in _RESERVED]
     for key in table:
-        if key not in known:
-            raise unknown(f"setting in {source}", str(key), known)
+        check_choice(f"{source}: setting", key, known, BenchError)
         if key in _OF_METHODS and not of_method:
             raise BenchError(
                 f"{source}: {key} is what methods differ in: choose among those, or "
@@ -268,20 +258,54 @@ def parse_settings(table: object, source: str, *, of_method: bool = False) -> di
     return dict(table)
 
 
-def _sweep(parameter: str, table: object, source: str) -> tuple[Any, ...]:
-    if parameter not in PARAMETERS:
-        raise unknown("parameter", parameter, PARAMETERS)
-    values = table.get("values") if isinstance(table, Mapping) else None
+def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Task]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("env"), str | list):
+        raise BenchError(f'{source}: every task needs env = "...", got {entry!r}')
+    _check_keys(entry, {"env", "steps", "settings", "algorithms", *ALGORITHMS}, source)
+    env = entry["env"]
+    if isinstance(env, list):
+        env = _first_installed(_names(env, "env", source))
+    common = parse_settings(entry.get("settings", {}), source)
+    for algo in _names(entry.get("algorithms", list(algorithms)), "algorithms", source):
+        if not isinstance(entry.get(algo, {}), dict):
+            raise BenchError(f"{source}: {algo} of {env} must be a table, got {entry[algo]!r}")
+        own = {"steps": entry.get("steps"), **entry.get(algo, {})}
+        steps = own.pop("steps")
+        if steps is not None:
+            steps = _positive(steps, f"steps of {env}", source)
+        yield Task(env, algo, steps, {**common, **parse_settings(own, source)})
+
+
+def _first_installed(names: Sequence[str]) -> str:
+    """Choose the first environment that Gymnasium knows, else the last: its error is told later."""
+    import gymnasium
+
+    return next((name for name in names if name in gymnasium.registry), names[-1])
+
+
+def _own_method(name: str, table: Mapping[str, Any], source: str) -> Method:
+    settings = dict(table)
+    base = find_method(str(settings.pop("based_on", "baseline")))
+    label = str(settings.pop("label", name))
+    if name in METHODS or any(sign in name for sign in "@/,"):
+        raise BenchError(f"{source}: a method of your own cannot be called {name!r}")
+    merged = {**base.settings, **parse_settings(settings, source, of_method=True)}
+    return replace(base, name=name, label=label, about=f"{base.name}, changed", settings=merged)
+
+
+def _sweep(parameter: str, table: Mapping[str, Any], source: str) -> tuple[Any, ...]:
+    check_choice("parameter", parameter, PARAMETERS, BenchError)
+    values = table.get("values")
     if not isinstance(values, list) or not values:
         raise BenchError(f"{source}: [sweep.{parameter}] needs values = [...]")
     return tuple(values)
 
 
-def _tables(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, Any]]:
-    value = document.get(key, {})
-    if not isinstance(value, Mapping):
-        raise BenchError(f"{key} must be tables [{key}.NAME], got {value!r}")
-    return value.items()
+def _tables(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    tables = document.get(key, {})
+    if not isinstance(tables, dict) or not all(isinstance(it, dict) for it in tables.values()):
+        raise BenchError(f"{key} must be tables [{key}.NAME], got {tables!r}")
+    return tables.items()
 
 
 def _names(value: object, key: str, source: str) -> tuple[str, ...]:
@@ -291,16 +315,11 @@ def _names(value: object, key: str, source: str) -> tuple[str, ...]:
 
 
 def _positive(value: object, key: str, source: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if type(value) is not int or value < 1:
         raise BenchError(f"{source}: {key} must be a whole number of at least 1, got {value!r}")
     return value
 
 
-def _only_known(table: Mapping[str, Any], known: Iterable[str], source: str) -> None:
+def _check_keys(table: Mapping[str, Any], known: Iterable[str], source: str) -> None:
     for key in table:
-        if key not in set(known):
-            raise unknown(f"key in {source}", key, sorted(known))
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+        check_choice(f"{source}: key", key, sorted(known), BenchError)

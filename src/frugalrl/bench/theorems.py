@@ -12,7 +12,7 @@ number of surplus transitions, and as the quantity the proof needs, which has no
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,15 +49,8 @@ class BufferMeasures:
     """log m: the entropy of a buffer without equivalents."""
     theorem_gap: float
     """The theorem's (lambda + 1) log(lambda + 1) / m, at most correct for one repeated element."""
-
-    @property
-    def gap(self) -> float:
-        """Measured distance from the limit: the sum of g log g over class sizes g, over m."""
-        return self.entropy_limit - self.entropy
-
-    def to_json(self) -> dict[str, float]:
-        """Give all fields and the gap as plain numbers."""
-        return {**asdict(self), "gap": self.gap}
+    gap: float
+    """Measured distance from the limit: the sum of g log g over class sizes g, over m."""
 
 
 def equivalence_classes(cells: ArrayLike, rewards: ArrayLike, beta: float) -> Classes:
@@ -101,13 +94,9 @@ def measure_minibatches(
     labels = np.asarray(classes, dtype=np.int64)
     if labels.size == 0:
         raise ValueError("an empty buffer has no minibatches")
-    surplus, pairs = 0, 0
-    for _ in range(batches):
-        drawn = labels[generator.integers(0, labels.size, size=batch_size)]
-        more_surplus, more_pairs = surplus_and_pairs(drawn)
-        surplus += more_surplus
-        pairs += more_pairs
-    zeta, mean_pairs = surplus / batches, pairs / batches
+    draws = [generator.integers(0, labels.size, size=batch_size) for _ in range(batches)]
+    counted = [surplus_and_pairs(labels[drawn]) for drawn in draws]
+    zeta, mean_pairs = (sum(counts) / batches for counts in zip(*counted, strict=True))
     return MinibatchMeasures(
         batch_size=batch_size,
         zeta=zeta,
@@ -123,14 +112,15 @@ def measure_buffer(classes: ArrayLike) -> BufferMeasures:
     if labels.size == 0:
         raise ValueError("an empty buffer has no entropy")
     _, counts = np.unique(labels, return_counts=True)
-    size = int(labels.size)
+    size, surplus = int(labels.size), int(labels.size - counts.size)
     shares = counts / size
-    surplus = size - int(counts.size)
+    entropy = float(-np.sum(shares * np.log(shares))) + 0.0
     return BufferMeasures(
         size=size,
         classes=int(counts.size),
         surplus=surplus,
-        entropy=float(-np.sum(shares * np.log(shares))) + 0.0,
+        entropy=entropy,
         entropy_limit=math.log(size),
         theorem_gap=(surplus + 1) * math.log(surplus + 1) / size,
+        gap=math.log(size) - entropy,
     )

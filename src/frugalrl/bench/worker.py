@@ -14,35 +14,41 @@ import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from frugalrl.admission.partition import important_dimensions
+from frugalrl.admission.released import ReleasedFilter
+from frugalrl.agents.agent import Agent
+from frugalrl.agents.settings import net_arch_from
+from frugalrl.bench import contents, origin
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.matched import MatchedRandom
 from frugalrl.bench.methods import GRID_ONLY, MATCHED_REPLACE, RELEASED
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, read_run_file
 from frugalrl.files import DirectoryLock, read_json, write_json
-
-if TYPE_CHECKING:
-    from frugalrl.admission.released import ReleasedFilter
-    from frugalrl.agents.agent import Agent
-    from frugalrl.replay.buffer import ReplayBuffer
-    from frugalrl.training.config import TrainConfig
+from frugalrl.replay.buffer import ReplayBuffer
+from frugalrl.state_io import StateFileError
+from frugalrl.training.config import TrainConfig, resolve
+from frugalrl.training.environments import Environment, make_factory
+from frugalrl.training.errors import ConfigError, TrainingError, TrainingInterrupted
+from frugalrl.training.evaluation import run_episodes
+from frugalrl.training.process import die_with
+from frugalrl.training.run_directory import RunDirectory
+from frugalrl.training.runner import resume, train
 
 RANDOM_EPISODES = 20
+_COUNTS = ("size", "offered", "stored", "replaced", "dropped", "evicted")
 
 
 def main(arguments: list[str]) -> int:
     """Work on the run whose directory is given; then the core, and whether to keep its buffer."""
     directory, core, keep_buffer, parent = Path(arguments[0]), *map(int, arguments[1:4])
-    from frugalrl.training.process import die_with
-
     die_with(parent)
     if core >= 0 and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {core})
-    from frugalrl.state_io import StateFileError
-    from frugalrl.training.errors import ConfigError, TrainingError, TrainingInterrupted
-
     try:
         finish_run(directory, keep_buffer=bool(keep_buffer))
     except TrainingInterrupted as stop:
@@ -79,9 +85,6 @@ def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
 
 def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> TrainConfig:
     """Make a run's configuration."""
-    from frugalrl.agents.settings import net_arch_from
-    from frugalrl.training.config import TrainConfig
-
     settings = {"tensorboard": False, "quiet": True, **run.settings, **derived}
     if settings.get("net_arch") is not None:
         settings["net_arch"] = net_arch_from(settings["net_arch"])
@@ -105,12 +108,8 @@ def grid_admission(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
     if plain["admission"] == RELEASED:
         own = {k[4:]: v for k, v in settings.items() if k.startswith("fac_")}
         return {**plain, "admission": released_filter(dimensions, own)}
-    matched = MatchedRandom(
-        [step for step, _ in sizes],
-        [size for _, size in sizes],
-        replace=plain["admission"] == MATCHED_REPLACE,
-        seed=run.seed,
-    )
+    replace = plain["admission"] == MATCHED_REPLACE
+    matched = MatchedRandom(*zip(*sizes, strict=True), replace=replace, seed=run.seed)
     return {**plain, "admission": matched}
 
 
@@ -120,8 +119,6 @@ def released_filter(dimensions: list[int], settings: Mapping[str, Any]) -> Relea
     Raises:
         BenchError: A setting that this filter does not have, or a value that it cannot take.
     """
-    from frugalrl.admission.released import ReleasedFilter
-
     known = [*inspect.signature(ReleasedFilter).parameters][1:]
     for name in settings:
         if name not in known:
@@ -140,8 +137,6 @@ def important_dimensions_of(run: Run) -> list[int]:
 
     Their numbers are the paper's on all nine benchmarks; which ones they are it does not say.
     """
-    from frugalrl.admission.partition import important_dimensions
-
     observations, _ = random_steps(train_config(run, {}, None), run.warmup_steps)
     return [int(dimension) for dimension in important_dimensions(observations, 0.5, 0.04)]
 
@@ -154,8 +149,6 @@ def summarize_run(
     agent: Agent | None,
 ) -> dict[str, Any]:
     """Put everything that a report needs of a run into one JSON object."""
-    from frugalrl.bench import origin
-
     evaluation = final.get("final") or {}
     held = final["buffer"]
     last = final["evaluations"][-1][1] if final["evaluations"] else None
@@ -165,8 +158,7 @@ def summarize_run(
         "control_cost": evaluation.get("control_cost_mean"),
         **_as_the_paper_evaluates(config, evaluation, agent),
         "random_reward": random_reward(config) if run.method == "baseline" else None,
-        **{key: held[key] for key in ("size", "offered", "stored", "replaced", "dropped")},
-        "evicted": held["evicted"],
+        **{key: held[key] for key in _COUNTS},
         "capacity": buffer.capacity,
         "buffer_bytes": held["bytes"],
         "train_seconds": final["train_seconds"],
@@ -187,11 +179,6 @@ def _as_the_paper_evaluates(
     Rewards are summed without the last step's. A policy without randomness is not run again. Empty
     where there was no final evaluation, or the learner is gone: the run had ended before.
     """
-    import numpy as np
-
-    from frugalrl.training.environments import find_environment
-    from frugalrl.training.evaluation import run_episodes
-
     seeds = evaluation.get("seeds", [])
     if not seeds or agent is None:
         return {}
@@ -199,7 +186,7 @@ def _as_the_paper_evaluates(
         shortened = np.subtract(evaluation["rewards"], evaluation["last_rewards"])
         cost = evaluation["control_cost_mean"]
         return {"paper_reward": float(np.mean(shortened)), "paper_control_cost": cost}
-    environment = find_environment(config.env, config.environment_arguments()).make()
+    environment = make_factory(config).make()
     rewards, costs = [], []
     for seed in seeds:
         agent.rollout_started()  # gSDE: another exploration matrix for every episode
@@ -220,11 +207,6 @@ def describe_buffer(
 
     The cells come from random steps. A buffer too small to be divided is not looked at.
     """
-    import numpy as np
-
-    from frugalrl.bench import contents
-    from frugalrl.training.config import resolve
-
     held = buffer.transitions()
     observations = np.asarray(held.observations).reshape(len(buffer), -1)
     width = observations.shape[1]
@@ -254,11 +236,7 @@ def describe_buffer(
 
 def random_reward(config: TrainConfig) -> float:
     """Measure what uniformly random actions earn: the zero of normalised scores."""
-    from frugalrl.training.environments import find_environment
-    from frugalrl.training.evaluation import run_episodes
-
-    environment = find_environment(config.env, config.environment_arguments()).make()
-    environment.action_space.seed(config.seed)
+    environment = _random_environment(config)
     first = 2_000_000 + config.seed * RANDOM_EPISODES
     episodes = run_episodes(
         lambda _: environment.action_space.sample(),
@@ -270,14 +248,16 @@ def random_reward(config: TrainConfig) -> float:
     return episodes.mean
 
 
+def _random_environment(config: TrainConfig) -> Environment:
+    """Make a run's environment, with actions to be drawn from its space."""
+    environment = make_factory(config).make()
+    environment.action_space.seed(config.seed)
+    return environment
+
+
 def random_steps(config: TrainConfig, steps: int) -> tuple[Any, Any]:
     """Act at random for some steps; gives observations and rewards, one row per step."""
-    import numpy as np
-
-    from frugalrl.training.environments import find_environment
-
-    environment = find_environment(config.env, config.environment_arguments()).make()
-    environment.action_space.seed(config.seed)
+    environment = _random_environment(config)
     observation, _ = environment.reset(seed=config.seed)
     observations, rewards = [], []
     for _ in range(steps):
@@ -294,10 +274,6 @@ def random_steps(config: TrainConfig, steps: int) -> tuple[Any, Any]:
 
 def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:
     """Begin, resume or only read a run; give its buffer, and its learner if it was at work."""
-    from frugalrl.replay.buffer import ReplayBuffer
-    from frugalrl.training.run_directory import RunDirectory
-    from frugalrl.training.runner import resume, train
-
     assert config.out is not None
     own = None if isinstance(config.admission, str) else type(config.admission)
     run = RunDirectory(config.out)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from frugalrl.bench.grid import Backend
+    from contextlib import AbstractContextManager
+
+    from frugalrl.bench.grid import Start
 
 T = TypeVar("T")
 
@@ -25,16 +27,18 @@ class BackendOptions:
     gpus: float = 0.0
     """Ray: share of a GPU for each run with the JAX engine."""
 
-    def make_backend(self, out: Path, *, keep_buffers: bool) -> Backend | None:
+    def make_backend(
+        self, out: Path, *, keep_buffers: bool
+    ) -> AbstractContextManager[Start] | None:
         """Make what was asked for; None: processes of this machine.
 
         Raises:
             ConfigError: options that only a cluster has, without one.
         """
         if self.backend == "ray":
-            from frugalrl.distributed.grid import RayTasks
+            from frugalrl.distributed.grid import ray_tasks
 
-            return RayTasks(
+            return ray_tasks(
                 out,
                 address=self.address,
                 storage=self.storage,

@@ -63,7 +63,7 @@ class Options(BackendOptions):
 def main(arguments: list[str]) -> int:
     """Run a suite."""
     options = parse(Options, arguments, "bench", DESCRIPTION)
-    from frugalrl.bench import plan, suites
+    from frugalrl.bench import suites
     from frugalrl.bench.command import execute
     from frugalrl.bench.errors import BenchError
     from frugalrl.bench.methods import PARAMETERS
@@ -73,23 +73,23 @@ def main(arguments: list[str]) -> int:
         return 0
     suite = suites.load_suite(options.suite)
     if options.methods:
-        suite = replace(suite, methods=plan.method_names(options.methods))
+        suite = replace(suite, methods=suites.method_names(options.methods))
     if options.parameter is not None:
         suite = suites.with_sweep(suite, options.parameter, options.values)
     elif suite.sweeps or options.values:
         raise BenchError(f"say what to vary: --parameter {'|'.join(PARAMETERS)}")
     if options.env or options.algo:
-        suite = plan.with_tasks(suite, options.env, options.algo)
+        suite = suites.with_tasks(suite, options.env, options.algo)
     if options.steps is not None:
         tasks = tuple(replace(task, steps=options.steps) for task in suite.tasks)
         suite = replace(suite, tasks=tasks)
     if options.seeds:
-        suite = replace(suite, seeds=suites.parse_seeds(plan.seed_list(options.seeds)))
+        suite = replace(suite, seeds=suites.parse_seeds(options.seeds))
     if options.only:
         suite = suites.choose(suite, options.only.split(","))
     out = options.out or Path("results") / Path(options.suite).stem
     return execute(
-        plan.with_settings(suite, options.set),
+        suites.with_settings(suite, options.set),
         out,
         scale=options.scale,
         jobs=options.jobs,

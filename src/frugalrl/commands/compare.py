@@ -55,13 +55,10 @@ def main(arguments: list[str]) -> int:
     """Compare."""
     options = parse(Options, arguments, "compare", DESCRIPTION)
     from frugalrl.bench.command import execute
-    from frugalrl.bench.plan import comparison, method_names, seed_list, with_settings
-    from frugalrl.bench.suites import parse_seeds
+    from frugalrl.bench.suites import comparison, method_names, parse_seeds, with_settings
 
     suite = comparison(options.env, options.algo, options.steps, method_names(options.methods))
-    suite = replace(
-        suite, seeds=parse_seeds(seed_list(options.seeds)), evaluations=options.evaluations
-    )
+    suite = replace(suite, seeds=parse_seeds(options.seeds), evaluations=options.evaluations)
     name = re.sub(r"[^\w.-]", "_", f"{options.env}-{options.algo}").lower()
     out = options.out or Path("results") / name
     return execute(

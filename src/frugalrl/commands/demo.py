@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     from dataclasses import replace
 
     from frugalrl.bench.command import execute
-    from frugalrl.bench.plan import comparison
+    from frugalrl.bench.suites import comparison
 
     suite = replace(
         comparison(ENV, "sac", options.steps, METHODS),

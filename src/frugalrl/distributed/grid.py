@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from frugalrl.bench.grid import WORKER, start_process
+from frugalrl.bench.grid import Start, start_process
 from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.runs import ERROR_FILE, RUN_FILE, Run
 from frugalrl.distributed.cluster import check_nodes, connected, refuse_other_versions, versions
@@ -35,8 +35,16 @@ class WorkerKilledError(RuntimeError):
     """A run's process was killed from outside; another may succeed from its last checkpoint."""
 
 
-class RayTasks:
-    """Starts the runs of a grid as Ray tasks.
+@contextlib.contextmanager
+def ray_tasks(
+    out: Path,
+    *,
+    address: str | None = None,
+    storage: str | None = None,
+    keep_buffers: bool = False,
+    gpus: float = 0.0,
+) -> Iterator[Start]:
+    """Give what starts the runs of a grid as Ray tasks.
 
     Ray queues them, places them on nodes with a free processor, and starts those again whose
     worker or node died; a run then goes on from its last checkpoint in storage.
@@ -49,80 +57,57 @@ class RayTasks:
         keep_buffers: keep each run's final buffer.
         gpus: share of a GPU that a run with the JAX engine gets.
     """
+    if not 0.0 <= gpus < math.inf or (gpus > 1.0 and gpus % 1.0):
+        raise ConfigError(f"gpus={gpus} must be a share from 0 to 1, or a whole number")
+    results = Storage(out.absolute() if storage is None else storage)
+    is_remote = results.local_path != Path(os.path.abspath(out))
 
-    def __init__(
-        self,
-        out: Path,
-        *,
-        address: str | None = None,
-        storage: str | None = None,
-        keep_buffers: bool = False,
-        gpus: float = 0.0,
-    ) -> None:
-        if not 0.0 <= gpus < math.inf or (gpus > 1.0 and gpus % 1.0):
-            raise ConfigError(f"gpus={gpus} must be a share from 0 to 1, or a whole number")
-        self._out = out
-        self._storage = Storage(str(out.absolute()) if storage is None else storage)
-        self._is_remote = self._storage.local_path != Path(os.path.abspath(out))
-        self._address = address
-        self._keep_buffers = keep_buffers
-        self._gpus = gpus
-        self._exit = contextlib.ExitStack()
-        self._ray: Any = None
+    def is_news(name: str, size: int) -> bool:
+        here = out / name
+        return _is_result(name) and not (here.is_file() and here.stat().st_size == size)
 
-    def __enter__(self) -> RayTasks:
-        with contextlib.ExitStack() as stack:
-            self._ray = stack.enter_context(connected(self._address))
-            self._check_room()
-            check_nodes(self._ray, self._storage.url)
-            if self._is_remote:
-                # What earlier drivers have done, wherever they ran.
-                self._storage.fetch(self._out, self._is_news)
-            self._exit = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._exit.close()
-
-    def start(self, run: Run, directory: Path, core: int) -> RayRun:
-        """Hand one run to Ray; `core` has no meaning here."""
-        there = self._storage.at(directory.relative_to(self._out))
-        if self._is_remote:
-            self._storage.put(self._out / GRID_FILE, GRID_FILE)
+    def start(run: Run, directory: Path, place: int) -> RayRun:
+        there = results.at(directory.relative_to(out))
+        if is_remote:
+            results.put(out / GRID_FILE, GRID_FILE)
             # A run of another results directory may be in storage already, further than here.
             if there.read(RUN_FILE) is None:
                 RunCopy(there, directory).put_all()
             else:
                 there.put(directory / RUN_FILE, RUN_FILE)
             there.delete(ERROR_FILE)
-        gpus = self._gpus if run.settings.get("engine") == "jax" else 0.0
-        task = self._ray.remote(
+        share = gpus if run.settings.get("engine") == "jax" else 0.0
+        task = ray.remote(
             num_cpus=1,
-            num_gpus=gpus,
+            num_gpus=share,
             max_retries=_RETRIES,
             retry_exceptions=[WorkerKilledError],
         )(bring_to_end)
         reference = task.options(name=run.name).remote(
-            there.url, keep_buffer=self._keep_buffers, gpu=gpus > 0.0, expected=versions()
+            there.url, keep_buffer=keep_buffers, gpu=share > 0.0, expected=versions()
         )
-        return RayRun(self._ray, reference, there if self._is_remote else None, directory)
+        return RayRun(ray, reference, there if is_remote else None, directory)
 
-    def _check_room(self) -> None:
-        """Refuse what no node has: Ray would let the runs wait for ever."""
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        for what, needed in (("CPU", 1.0), ("GPU", self._gpus)):
-            most = max(there.get(what, 0.0) for there in nodes)
-            if needed > most:
-                raise ConfigError(
-                    f"a run needs {needed:g} {what}, but no node of the cluster has more than "
-                    f"{most:g}; add a node that has"
-                    + (", or leave --gpus out" if what == "GPU" else "")
-                )
+    with connected(address) as ray:
+        _check_room(ray, gpus)
+        check_nodes(ray, results.url)
+        if is_remote:
+            # What earlier drivers have done, wherever they ran.
+            results.fetch(out, is_news)
+        yield start
 
-    def _is_news(self, name: str, size: int) -> bool:
-        """Whether a file of a results directory is not here yet, or has changed."""
-        here = self._out / name
-        return _is_result(name) and not (here.is_file() and here.stat().st_size == size)
+
+def _check_room(ray: Any, gpus: float) -> None:
+    """Refuse what no node has: Ray would let the runs wait for ever."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    for what, needed in (("CPU", 1.0), ("GPU", gpus)):
+        most = max(there.get(what, 0.0) for there in nodes)
+        if needed > most:
+            raise ConfigError(
+                f"a run needs {needed:g} {what}, but no node of the cluster has more than "
+                f"{most:g}; add a node that has"
+                + (", or leave --gpus out" if what == "GPU" else "")
+            )
 
 
 class RayRun:
@@ -140,19 +125,10 @@ class RayRun:
         self._reference = reference
         self._storage = storage
         self._directory = directory
-        self._code: int | None = None
 
     def poll(self) -> int | None:
         """Give the exit code, None while the run waits or works."""
-        if self._code is None and self._ray.wait([self._reference], timeout=0)[0]:
-            self._code = self._finish()
-        return self._code
-
-    def wait(self) -> int:
-        """Wait for the exit code."""
-        while (code := self.poll()) is None:
-            self._ray.wait([self._reference], timeout=_POLL)
-        return code
+        return self._finish() if self._ray.wait([self._reference], timeout=0)[0] else None
 
     def terminate(self) -> None:
         """Ask the run to save and stop."""
@@ -210,7 +186,7 @@ def bring_to_end(
                 f"{socket.gethostname()} finds no {RUN_FILE} in {url}: all nodes must see the "
                 "same files; use --storage with a shared path or a URL such as s3://bucket/results"
             )
-        process = start_process(WORKER, folder, -1, keep_buffer=keep_buffer, gpu=gpu)
+        process = start_process(folder, keep_buffer=keep_buffer, gpu=gpu)
         code = _accompany(process, copy)
         if code < 0:
             with contextlib.suppress(ClaimLostError, OSError):
