@@ -352,7 +352,7 @@ def test_load_refuses_a_buffer_made_otherwise(tmp_path):
     for arguments, what in (
         ({"size": 100, "warmup_steps": 5}, "capacity 300"),
         ({"dtype": "float16", "warmup_steps": 5}, "dtype 'float32'"),
-        ({"admission": frugalrl.RandomAdmit(0.5)}, "filter 'fac'"),
+        ({"admission": frugalrl.RandomAdmit(0.5)}, "the filter was 'fac', not 'random'"),
         ({"n_steps": 3, "warmup_steps": 5}, "n_steps 1"),
         ({"environments": 1, "warmup_steps": 5}, "n_envs 2, this one was made with 1"),
         ({"environments": 4, "warmup_steps": 5}, "n_envs 2, this one was made with 4"),

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from gymnasium.spaces import Box
-from numpy.typing import NDArray
 
 from frugalrl.admission.protocol import AdmissionFilter, Decisions
 
+if TYPE_CHECKING:
+    from frugalrl.admission.protocol import Floats, Slots
 
-def install_hint(adapter: str, library: str, error: ImportError) -> ImportError:
-    """Say which command installs the library that an adapter stands on.
+
+@contextmanager
+def needs(library: str, extra: str) -> Iterator[None]:
+    """Import the library that an adapter stands on, or say which command installs it.
 
     Args:
-        adapter: its name, which is that of the extra too.
-        library: the library it needs, as its users write it.
-        error: what the import raised.
+        library: as its users write it.
+        extra: that installs it, with the adapter's name.
     """
-    return ImportError(
-        f'frugalrl.adapters.{adapter} needs {library} ({error}): pip install "frugalrl[{adapter}]"',
-        name=error.name,
-    )
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            f'frugalrl.adapters.{extra} needs {library} ({error}): pip install "frugalrl[{extra}]"',
+            name=error.name,
+        ) from error
+
+
+def refused(reason: str) -> Any:
+    """Make a method that cannot work with admission, and says why."""
+
+    def method(self: Any, *positional: Any, **named: Any) -> NoReturn:
+        raise NotImplementedError(reason)
+
+    return method
 
 
 def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) -> AdmissionFilter:
@@ -83,7 +98,7 @@ class ReadsColumns:
 
     name: ClassVar[str] = "columns"
 
-    def __init__(self, admission: AdmissionFilter, columns: NDArray[np.int64]) -> None:
+    def __init__(self, admission: AdmissionFilter, columns: Slots) -> None:
         self.admission = admission
         self.columns = np.asarray(columns, dtype=np.int64)
 
@@ -94,16 +109,11 @@ class ReadsColumns:
             observation_space = Box(low, high, dtype=observation_space.dtype.type)
         self.admission.begin(observation_space)
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Let the filter decide about its columns of the rows."""
         return self.admission.offer(observations[:, self.columns], rewards, free)
 
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot."""
         self.admission.place(observation[self.columns], reward, slot)
 
@@ -126,15 +136,17 @@ class ReadsColumns:
 
     @classmethod
     def from_state_dict(
-        cls, state: dict[str, Any], make: Callable[[dict[str, Any]], AdmissionFilter] | None = None
+        cls, state: dict[str, Any], inner: type[AdmissionFilter] | None = None
     ) -> ReadsColumns:
         """Make the filter that `state_dict` described.
 
         Args:
             state: as `state_dict` gave it.
-            make: makes the filter from its own state; None for a FrugalFilter.
+            inner: class of the filter that reads the columns; None for a FrugalFilter.
         """
         from frugalrl.admission.frugal import FrugalFilter
 
-        make = make or FrugalFilter.from_state_dict
-        return cls(make(state["filter"]), state["columns"])
+        inner = inner or FrugalFilter
+        if state["inner"] != inner.name:
+            raise ValueError(f"the filter was {state['inner']!r}, not {inner.name!r}")
+        return cls(inner.from_state_dict(state["filter"]), state["columns"])

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of
 from frugalrl.admission.owner import Owner
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
+from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 
 Rows = NDArray[np.int64]
-Write = Callable[[Rows, Rows], None]
-Move = Callable[[Rows, Rows], None]
+_COUNTED = ("dropped", "stored", "replaced", "rejected_nonfinite")
+"""What becomes of a row, by its code."""
 
 
 class AdmissionLedger:
@@ -46,7 +46,7 @@ class AdmissionLedger:
         self._counts = asdict(BufferStats())
         self._owner = Owner(admission, self.capacity)
         # Slot and position of each other; they differ after slots were given up alone.
-        self._position_of = np.full(self.capacity + 1, -1, dtype=np.int64)
+        self._position_of = np.full(self.capacity, -1, dtype=np.int64)
         self._slot_at = np.full(self.capacity, -1, dtype=np.int64)
         self._size = 0
         admission.begin(self._space)
@@ -67,8 +67,8 @@ class AdmissionLedger:
         self,
         observations: NDArray[np.floating],
         rewards: NDArray[np.floating],
-        write: Write,
-        move: Move,
+        write: Callable[[Rows, Rows], None],
+        move: Callable[[Rows, Rows], None],
         finite: NDArray[np.bool_] | None = None,
     ) -> Outcome:
         """Offer rows to the filter and have the owner of the storage carry out what it decides.
@@ -90,11 +90,16 @@ class AdmissionLedger:
         if finite is not None:
             fine &= finite
         rows = np.flatnonzero(fine)
-        self._count_refused(len(rewards) - len(rows))
+        if len(rows) < len(rewards) and not self._counts["rejected_nonfinite"]:
+            warnings.warn(
+                "a transition with NaN or infinity was refused; further ones are only counted",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         codes[rows], slots, released = self._owner.add(observations[rows], rewards[rows])
         self._counts["offered"] += len(rewards)
-        for name, code in (("stored", STORE), ("replaced", REPLACE), ("dropped", DROP)):
-            self._counts[name] += int(np.count_nonzero(codes == code))
+        for name, count in zip(_COUNTED, np.bincount(codes, minlength=4).tolist(), strict=True):
+            self._counts[name] += count
         if released:
             self._release(np.array(released, dtype=np.int64), move)
         written, slots = rows[slots >= 0], slots[slots >= 0]
@@ -111,7 +116,7 @@ class AdmissionLedger:
         self._position_of[new], self._slot_at[places] = places, new
         self._size += len(new)
 
-    def _release(self, released: Rows, move: Move) -> None:
+    def _release(self, released: Rows, move: Callable[[Rows, Rows], None]) -> None:
         """Close the gaps of slots that the filter has given up, and count them as dropped."""
         emptied = self._position_of[released]
         gone = released[emptied >= 0]  # the others came and went within one call
@@ -127,15 +132,6 @@ class AdmissionLedger:
         self._position_of[moved], self._slot_at[gaps] = gaps, moved
         if len(gone):
             move(movers, gaps)
-
-    def _count_refused(self, refused: int) -> None:
-        if refused and not self._counts["rejected_nonfinite"]:
-            warnings.warn(
-                "a transition with NaN or infinity was refused; further ones are only counted",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-        self._counts["rejected_nonfinite"] += refused
 
     def oldest_first(self) -> Rows:
         """List the positions in use by the age of what they hold."""

@@ -50,39 +50,30 @@ class FlatObservations:
         observation_key: str | Sequence[str] | None = None,
         half: bool = False,
     ) -> None:
-        subspaces: dict[str | None, spaces.Space[Any]] = {None: space}
         self.is_dict = isinstance(space, spaces.Dict)
-        if isinstance(space, spaces.Dict):
-            subspaces = {key: space.spaces[key] for key in space.spaces}
+        subspaces: Any = space.spaces if isinstance(space, spaces.Dict) else {None: space}
         read = _keys_to_read(subspaces, observation_key)
-        lows, highs, self._parts, start, columns = [], [], [], 0, []
         self._pixels = 1 if half else _PIXELS
+        self._parts: list[_Part] = []
+        lows, highs, start = [], [], 0
         for key, subspace in subspaces.items():
-            kind, low, high, shape = self._form(subspace, key, exact)
-            stop = start + len(low)
+            low, high = _bounds(subspace, key)
+            kind, shape = "plain", low.shape
+            if is_image(subspace):
+                kind, size = "image", -(-low.size // self._pixels)
+                low, high = np.zeros(size), np.full(size, 256.0**self._pixels - 1.0)
+            elif exact and subspace.dtype == np.float64:
+                kind, size = "exact", 4 * low.size
+                low, high = np.zeros(size), np.full(size, 65535.0)
+            stop = start + low.size
             self._parts.append(_Part(key, kind, shape, np.dtype(subspace.dtype), start, stop))
-            lows.append(low)
-            highs.append(high)
-            if key in read:
-                columns.append(np.arange(start, stop))
+            lows.append(low.reshape(-1))
+            highs.append(high.reshape(-1))
             start = stop
         self.space = spaces.Box(np.concatenate(lows), np.concatenate(highs), dtype=np.float64)
-        self.columns: NDArray[np.int64] = np.concatenate([np.empty(0, np.int64), *columns])
+        is_read = np.repeat([key in read for key in subspaces], [len(low) for low in lows])
+        self.columns: NDArray[np.int64] = np.flatnonzero(is_read)
         """Columns that a filter reads; none where all is images."""
-
-    def _form(
-        self, space: spaces.Space[Any], key: str | None, exact: bool
-    ) -> tuple[str, NDArray[np.float64], NDArray[np.float64], tuple[int, ...]]:
-        """Say how a sub-space is written into columns, and the limits of each."""
-        if is_image(space):
-            assert space.shape is not None
-            size = -(-math.prod(space.shape) // self._pixels)
-            most = 256.0**self._pixels - 1.0
-            return "image", np.zeros(size), np.full(size, most), space.shape
-        low, high, shape = _bounds(space, key)
-        if exact and space.dtype == np.float64:
-            return "exact", np.zeros(4 * low.size), np.full(4 * low.size, 65535.0), shape
-        return "plain", low.reshape(-1), high.reshape(-1), shape
 
     def flatten(self, observations: Any) -> NDArray[Any]:
         """Turn a batch of observations (n, ...) into rows."""
@@ -97,12 +88,11 @@ class FlatObservations:
             words = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint16)
             return words.astype(np.float32)
         if part.kind == "image":
-            width = (part.stop - part.start) * self._pixels
-            bytes_of = np.zeros((len(rows), width // self._pixels, self._pixels), np.uint32)
-            bytes_of.reshape(len(rows), width)[:, : rows.shape[1]] = rows
-            shifts = 8 * np.arange(self._pixels, dtype=np.uint32)
-            packed = (bytes_of << shifts).sum(axis=2, dtype=np.uint32)
-            return np.asarray(packed, dtype=np.float32)
+            pixels = np.zeros((len(rows), part.stop - part.start, self._pixels), np.uint8)
+            pixels.reshape(len(rows), -1)[:, : rows.shape[1]] = rows
+            words = np.zeros((*pixels.shape[:2], 4), np.uint8)
+            words[:, :, : self._pixels] = pixels
+            return words.view("<u4")[:, :, 0].astype(np.float32)
         return rows
 
     def unflatten(self, rows: NDArray[Any]) -> Any:
@@ -148,20 +138,21 @@ def _keys_to_read(
 
 def _bounds(
     space: spaces.Space[Any], key: str | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[int, ...]]:
-    """Return the low and high ends of a sub-space and the shape of one observation."""
-    where = "observation_space" if key is None else f"observation_space[{key!r}]"
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the low and high ends of a sub-space, each in the shape of one observation."""
+    low: Any
     if isinstance(space, spaces.Box):
-        return space.low.astype(np.float64), space.high.astype(np.float64), space.shape
+        return space.low.astype(np.float64), space.high.astype(np.float64)
     if isinstance(space, spaces.Discrete):
-        low = np.array([space.start], dtype=np.float64)
-        return low, low + float(space.n) - 1.0, (1,)
-    if isinstance(space, spaces.MultiDiscrete):
-        low = np.zeros(space.nvec.shape) + np.asarray(getattr(space, "start", 0), np.float64)
-        return low, low + space.nvec - 1.0, space.nvec.shape
-    if isinstance(space, spaces.MultiBinary):
-        return np.zeros(space.shape), np.ones(space.shape), space.shape
-    raise ValueError(
-        f"{where} is {space}; supported are Box, Discrete, MultiDiscrete, MultiBinary "
-        "and a flat Dict of these"
-    )
+        low, count = np.array([space.start]), space.n
+    elif isinstance(space, spaces.MultiDiscrete):
+        low, count = np.zeros(space.nvec.shape) + getattr(space, "start", 0), space.nvec
+    elif isinstance(space, spaces.MultiBinary):
+        low, count = np.zeros(space.shape), 2
+    else:
+        where = "observation_space" if key is None else f"observation_space[{key!r}]"
+        raise ValueError(
+            f"{where} is {space}; supported are Box, Discrete, MultiDiscrete, MultiBinary "
+            "and a flat Dict of these"
+        )
+    return low.astype(np.float64), low + count - 1.0

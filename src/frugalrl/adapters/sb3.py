@@ -11,29 +11,26 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from frugalrl.adapters.filters import install_hint
+from frugalrl.adapters.filters import needs
 
-try:
+with needs("Stable-Baselines3", "sb3"):
     import torch
     from stable_baselines3 import HerReplayBuffer
     from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-    from stable_baselines3.common.type_aliases import (
-        DictReplayBufferSamples,
-        ReplayBufferSamples,
-    )
+    from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
+    from stable_baselines3.common.utils import get_device
     from stable_baselines3.common.vec_env import VecNormalize
 
     from frugalrl.adapters.torch import ReplayBuffer as FrugalTorchBuffer
-except ImportError as error:
-    raise install_hint("sb3", "Stable-Baselines3", error) from error
 
 _HER_ARGUMENTS = frozenset({"n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "env"})
 _NO_HER = (
@@ -41,7 +38,6 @@ _NO_HER = (
     "have dropped; use HerReplayBuffer on its own, or FrugalReplayBuffer without its arguments"
 )
 _USUAL = {"n_steps": 1, "gamma": 0.99}
-_LOGGED = ("offered", "stored", "replaced", "dropped", "evicted", "rejected_nonfinite")
 
 
 class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
@@ -85,18 +81,10 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
         for name in ("n_steps", "gamma"):
             if arguments.get(name) is None:
                 arguments[name] = getattr(algorithm, name, _USUAL[name])
+        first = (buffer_size, observation_space, action_space, get_device(device), n_envs)
         # ReplayBuffer's own constructor would allocate all rows at once.
-        BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs)
-        FrugalTorchBuffer.__init__(
-            self,
-            buffer_size,
-            observation_space,
-            action_space,
-            self.device,
-            n_envs,
-            handle_timeout_termination=handle_timeout_termination,
-            **arguments,
-        )
+        BaseBuffer.__init__(self, *first)
+        FrugalTorchBuffer.__init__(self, *first, False, handle_timeout_termination, **arguments)
         if algorithm is not None:
             # Otherwise a second `learn` would mark the last row as an episode's end.
             algorithm.optimize_memory_usage = False
@@ -158,14 +146,13 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
         order = np.arange(plain.buffer_size if plain.full else plain.pos)
         for row in np.roll(order, -plain.pos) if plain.full else order:
             done = plain.dones[row].astype(np.bool_)
-            timeout = plain.timeouts[row].astype(np.bool_) & done
             self._offer(
-                self._layout.flatten(_row(plain.observations, row)),
-                plain.actions[row].reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
-                plain.rewards[row].astype(np.float64),
-                self._layout.flatten(_row(plain.next_observations, row)),
-                done & ~timeout,
-                timeout,
+                _row(plain.observations, row),
+                _row(plain.next_observations, row),
+                plain.actions[row],
+                plain.rewards[row],
+                done,
+                plain.timeouts[row].astype(np.bool_) & done,
             )
 
 
@@ -216,9 +203,8 @@ class FrugalCallback(BaseCallback):
 
     def _record(self) -> None:
         buffer = self.model.replay_buffer  # type: ignore[attr-defined]
-        stats = buffer.stats
-        for name in _LOGGED:
-            self.logger.record(f"buffer/{name}", getattr(stats, name))
+        for name, count in asdict(buffer.stats).items():
+            self.logger.record(f"buffer/{name}", count)
         self.logger.record("buffer/size", len(buffer))
         self.logger.record("buffer/bytes", buffer.nbytes)
         self.logger.record("buffer/filter_bytes", buffer.admission.nbytes)

@@ -8,23 +8,21 @@ memory = FrugalMemory(memory_size=10_000, num_envs=env.num_envs, device=env.devi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
 from gymnasium.spaces import Box
-from numpy.typing import NDArray
 
-from frugalrl.adapters.filters import install_hint, make_filter
-from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
+from frugalrl.adapters.filters import make_filter, needs, refused
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
 from frugalrl.admission.protocol import AdmissionFilter
 
-try:
+with needs("skrl", "skrl"):
     import torch
     from skrl.memories.torch import RandomMemory
 
     from frugalrl.adapters._tensors import rows_of, with_arrays, with_tensors
-except ImportError as error:
-    raise install_hint("skrl", "skrl", error) from error
 
 
 class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
@@ -101,31 +99,26 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         reward_shape = tuple(rows[self._reward_key].shape)
         if wrong or reward_shape != (count, 1):
             raise ValueError(f"{count} observations, but {wrong or {'rewards': reward_shape}}")
-        observations, rewards = (
-            rows_of(rows[key], count) for key in (self._observation_key, self._reward_key)
+        self._ledger.offer(
+            rows_of(rows[self._observation_key], count),
+            rows_of(rows[self._reward_key], count)[:, 0],
+            partial(self._copy, rows),
+            partial(self._copy, self.tensors_view),
         )
-
-        def write(chosen: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-            source = torch.as_tensor(chosen, device=self.device)
-            target = torch.as_tensor(positions, device=self.device)
-            for name, tensor in rows.items():
-                view = self.tensors_view[name]
-                view[target] = tensor.to(self.device)[source].to(view.dtype)
-
-        self._ledger.offer(observations, rewards[:, 0], write, self._move)
         self._count()
+
+    def _copy(self, tensors: Mapping[str, torch.Tensor], rows: Rows, positions: Rows) -> None:
+        """Copy rows of tensors to positions of the memory."""
+        source = torch.as_tensor(rows, device=self.device)
+        target = torch.as_tensor(positions, device=self.device)
+        for name, tensor in tensors.items():
+            view = self.tensors_view[name]
+            view[target] = tensor.to(self.device)[source].to(view.dtype)
 
     def _count(self) -> None:
         """Keep the numbers by which skrl knows how full a memory is."""
         self.filled = len(self) == self.memory_size * self.num_envs
         self.memory_index, self.env_index = divmod(len(self), self.num_envs)
-
-    def _move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
-        """Close the gaps that the filter's choice has left."""
-        source = torch.as_tensor(sources, device=self.device)
-        target = torch.as_tensor(targets, device=self.device)
-        for view in self.tensors_view.values():
-            view[target] = view[source]
 
     def sample(
         self, names: list[str], *, batch_size: int, mini_batches: int = 1, sequence_length: int = 1
@@ -143,17 +136,12 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
             )
         if not len(self):
             raise ValueError("the memory is empty; add samples before sampling")
-        drawn = super().sample(names, batch_size=batch_size, mini_batches=mini_batches)
-        return list(drawn)
+        return list(super().sample(names, batch_size=batch_size, mini_batches=mini_batches))
 
-    def sample_all(
-        self, names: list[str], *, mini_batches: int = 1, sequence_length: int = 1
-    ) -> list[list[torch.Tensor]]:
-        """Refuse: what reads all of a memory in its order is on-policy."""
-        raise NotImplementedError(
-            "sample_all reads whole rollouts in order, of which admission may have dropped steps; "
-            "FrugalMemory is for off-policy agents, which use sample"
-        )
+    sample_all = refused(
+        "sample_all reads whole rollouts in order, of which admission may have dropped steps; "
+        "FrugalMemory is for off-policy agents, which use sample"
+    )
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is stored and the filter's state, as tensors and plain values."""

@@ -8,22 +8,21 @@ collector = Collector(algorithm, training_envs, buffer)
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn, cast
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from frugalrl.adapters.filters import install_hint, make_filter
-from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
+from frugalrl.adapters.filters import make_filter, needs, refused
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.checks import integer_from, number_from
 
-try:
+with needs("Tianshou", "tianshou"):
     from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
     from tianshou.data.batch import alloc_by_keys_diff, create_value
-except ImportError as error:
-    raise install_hint("tianshou", "Tianshou", error) from error
 
 _NEIGHBOURS = "needs the neighbours of a transition in time, which admission may have dropped"
 _ONE_STEP_OPTIONS = {
@@ -35,58 +34,28 @@ _ONE_STEP_OPTIONS = {
 _NEEDED_KEYS = frozenset({"obs", "act", "rew", "terminated", "truncated", "obs_next"})
 _EPISODES = 1 << 40
 """Indices from here on are steps of episodes: (environment + 1) * _EPISODES + step."""
-_MOST_STEPS = 1 << 32
 _LEAST_ROWS = 1024
-_LANES = frozenset({"rew", "done", "terminated"})
+_LANES = {"rew": float, "done": bool, "terminated": bool}
 
 
+@dataclass
 class _Episode:
-    """The steps of one environment's running or latest episode, admitted or not.
+    """The steps of one environment's running or latest episode, admitted or not."""
 
-    Args:
-        longest: most steps that an episode may have.
-        environment: whose steps they are.
-        environments: how many there are.
-    """
+    serial: int
+    """Of the first step, the others follow: tells a stored step from a later at its position."""
+    rows: list[Batch] = field(default_factory=list)
+    """Of each step, a batch with one row."""
+    rewards: list[float] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    """Where the transition that begins with a step was stored, -1 if nowhere."""
+    handed_on: int = 0
+    """How many of the steps have been offered as the beginning of a transition."""
 
-    def __init__(self, longest: int, environment: int, environments: int) -> None:
-        self.longest = longest
-        self.number = environment
-        """No other episode has the same."""
-        self.environments = environments
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin a new episode."""
-        self.number += self.environments
-        self.rows: list[Batch] = []
-        """Of each step, a batch with one row."""
-        self.rewards: list[float] = []
-        self.positions: list[int] = []
-        """Where the transition that begins with a step was stored, -1 if nowhere."""
-        self.is_over = False
-        self.handed_on = 0
-        """How many of the steps have been offered as the beginning of a transition."""
-
-    def add(self, row: Batch) -> None:
-        """Take a step, of the next episode if the last one is over."""
-        if self.is_over:
-            self.clear()
-        if len(self.rows) == self.longest:
-            raise ValueError(
-                f"an episode took more than longest_episode={self.longest} steps; make the buffer "
-                "with a larger longest_episode"
-            )
-        self.rows.append(row)
-        self.rewards.append(float(row.rew[0]))
-        self.positions.append(-1)
-        self.is_over = bool(row.done[0])
-
-    def goes_on_with(self, row: Batch) -> bool:
-        """Tell whether a step begins where the one before it arrived, or an episode."""
-        if self.is_over or not self.rows:
-            return True
-        return np.array_equal(_flat(self.rows[-1].obs_next, 1), _flat(row.obs, 1))
+    @property
+    def is_over(self) -> bool:
+        """Whether the next step begins another episode."""
+        return bool(self.rows and self.rows[-1].done[0])
 
     def transitions(self, n: int, cut: bool = False) -> list[_Transition]:
         """List the transitions over n steps that are complete by now.
@@ -97,23 +66,13 @@ class _Episode:
         """
         steps = len(self.rows)
         end = steps if self.is_over or cut else max(steps - n + 1, self.handed_on)
-        made = [
-            _Transition(self, first, min(first + n, steps)) for first in range(self.handed_on, end)
-        ]
+        made = [(self, first, min(first + n, steps)) for first in range(self.handed_on, end)]
         self.handed_on = end
         return made
 
-    def serial(self, step: int) -> int:
-        """Number a step, so that a stored one is told from a later at the same position."""
-        return self.number * _MOST_STEPS + step
 
-
-class _Transition(NamedTuple):
-    """The steps of an episode from `first` to before `end`."""
-
-    episode: _Episode
-    first: int
-    end: int
+_Transition = tuple[_Episode, int, int]
+"""An episode, the first step of a transition, and the step after its last."""
 
 
 class _NoSubBuffers:
@@ -125,11 +84,10 @@ class _NoSubBuffers:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, index: Any) -> NoReturn:
-        raise NotImplementedError(
-            "all environments share one pool, so there is no buffer for each of them; read the "
-            "FrugalVectorReplayBuffer itself, buffer[:] for everything"
-        )
+    __getitem__ = refused(
+        "all environments share one pool, so there is no buffer for each of them; read the "
+        "FrugalVectorReplayBuffer itself, buffer[:] for everything"
+    )
 
 
 class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
@@ -153,6 +111,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             neighbouring transitions.
     """
 
+    _environments = 1
+
     def __init__(
         self,
         size: int,
@@ -172,15 +132,16 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         ReplayBuffer.__init__(self, size, random_seed=random_seed)
         self._n_step = integer_from("n_step", n_step, 1)
         self._gamma = number_from("gamma", gamma, "a number from 0 to 1", lambda g: 0 <= g <= 1)
-        longest, count = integer_from("longest_episode", longest_episode, 1), self._environments
-        self._episodes = [_Episode(longest, environment, count) for environment in range(count)]
+        self._longest = integer_from("longest_episode", longest_episode, 1)
         made = make_filter(admission, arguments)
         self._ledger = AdmissionLedger(self.maxsize, made, observation_space)
+        self._begun = 0
+        self._episodes = [self._new_episode() for _ in range(self._environments)]
         self._start()
 
-    @property
-    def _environments(self) -> int:
-        return 1
+    def _new_episode(self) -> _Episode:
+        self._begun += 1
+        return _Episode(self._begun * self._longest)
 
     def _start(self) -> None:
         """Hold nothing."""
@@ -190,11 +151,9 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         # step j of a transition has the index j * rows + position.
         self._lanes: dict[str, NDArray[Any]] = {"serial": np.zeros((1, 0), dtype=np.int64)}
         if self._n_step > 1:
-            for key in _LANES:
-                kind = float if key == "rew" else bool
+            for key, kind in _LANES.items():
                 self._lanes[key] = np.zeros((self._n_step, 0), dtype=kind)
         self._steps_asked = 0
-        self._size = 0
 
     def __len__(self) -> int:
         return len(self._ledger)
@@ -207,7 +166,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         return batches + sum(lanes.nbytes for lanes in self._lanes.values()) + self._ledger.nbytes
 
     @property
-    def subbuffer_edges(self) -> NDArray[np.int64]:
+    def subbuffer_edges(self) -> Rows:
         """One pool serves every environment."""
         return np.array([0, self.maxsize])
 
@@ -221,15 +180,14 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         """Forget every transition and what the filter learnt; keep running episodes if asked."""
         self._start()
         self._ledger.clear()
+        if not keep_statistics:
+            self._episodes = [self._new_episode() for _ in self._episodes]
         for episode in self._episodes:
-            if keep_statistics:
-                episode.positions = [-1] * len(episode.rows)
-                episode.handed_on = len(episode.rows)
-            else:
-                episode.clear()
+            episode.positions = [-1] * len(episode.rows)
+            episode.handed_on = len(episode.rows)
 
     def add(
-        self, batch: Any, buffer_ids: NDArray[np.int64] | list[int] | None = None
+        self, batch: Any, buffer_ids: Rows | list[int] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Offer transitions, one of each environment in `buffer_ids`.
 
@@ -240,19 +198,9 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         """
         rows, environments = self._as_rows(batch, buffer_ids)
         count = len(environments)
-        rewards = np.asarray(rows.rew)
-        if rewards.shape != (count,):
-            raise ValueError(
-                f"rew has shape {rewards.shape}; one reward for each of {count} transitions is "
-                "needed"
-            )
         made: list[_Transition] = []
         for row, environment in enumerate(environments):
-            episode, step = self._episodes[environment], rows if count == 1 else rows[row : row + 1]
-            if self._n_step > 1 and not episode.goes_on_with(step):
-                made += episode.transitions(self._n_step, cut=True)
-            episode.add(step)
-            made += episode.transitions(self._n_step)
+            made += self._take(environment, rows if count == 1 else rows[row : row + 1])
         if self._n_step == 1:
             positions = self._offer(rows, made)
         else:
@@ -265,6 +213,43 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
                 returns[row], lengths[row] = sum(episode.rewards), len(episode.rows)
         return positions, returns, lengths, (np.array(environments) + 1) * _EPISODES
 
+    def _as_rows(self, batch: Any, buffer_ids: Rows | list[int] | None) -> tuple[Batch, list[int]]:
+        """Copy the input into a batch with one row for each transition, and say whose they are."""
+        rows = _joined([batch])
+        missing = _NEEDED_KEYS - rows.__dict__.keys()
+        if missing:
+            raise ValueError(f"the batch has no {', '.join(sorted(missing))}")
+        if buffer_ids is None and self._environments == 1 and np.ndim(rows.rew) == 0:
+            rows = _one_row(rows)
+        ids = range(self._environments) if buffer_ids is None else buffer_ids
+        environments = [int(environment) for environment in ids]
+        if np.shape(rows.rew) != (len(environments),):
+            raise ValueError(
+                f"rew has shape {np.shape(rows.rew)}; one reward for each of {len(environments)} "
+                "transitions is needed"
+            )
+        rows.__dict__["done"] = np.logical_or(rows.terminated, rows.truncated)
+        return rows, environments
+
+    def _take(self, environment: int, row: Batch) -> list[_Transition]:
+        """Take a step of an environment and list the transitions that are complete with it."""
+        if self._episodes[environment].is_over:
+            self._episodes[environment] = self._new_episode()
+        episode, made = self._episodes[environment], []
+        if len(episode.rows) == self._longest:
+            raise ValueError(
+                f"an episode took more than longest_episode={self._longest} steps; make the buffer "
+                "with a larger longest_episode"
+            )
+        if self._n_step > 1 and episode.rows:
+            arrived, begins = episode.rows[-1].obs_next, row.obs
+            if not np.array_equal(_flat(arrived, 1), _flat(begins, 1)):  # it was reset in between
+                made = episode.transitions(self._n_step, cut=True)
+        episode.rows.append(row)
+        episode.rewards.append(float(row.rew[0]))
+        episode.positions.append(-1)
+        return made + episode.transitions(self._n_step)
+
     def _offer_n_steps(self, made: list[_Transition]) -> None:
         if made:
             rows = _joined([episode.rows[first] for episode, first, _ in made])
@@ -273,50 +258,34 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
                 rows.__dict__[key] = last[key]
             self._offer(rows, made)
 
-    def _offer(self, rows: Batch, made: list[_Transition]) -> NDArray[np.int64]:
+    def _offer(self, rows: Batch, made: list[_Transition]) -> Rows:
         """Let the filter decide about transitions, and note where each first step went."""
         count = len(made)
         rewards = np.zeros((count, self._n_step))
         for row, (episode, first, end) in enumerate(made):
             rewards[row, : end - first] = episode.rewards[first:end]
-        last = np.array([end - first - 1 for _, first, end in made])
-        serials = np.array([episode.serial(first) for episode, first, _ in made])
 
-        def write(chosen: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+        def write(chosen: Rows, positions: Rows) -> None:
             written = rows if len(chosen) == count else rows[chosen]
             self._write(written, positions)
-            self._lanes["serial"][:, positions] = serials[chosen]
+            steps = [made[row] for row in chosen.tolist()]
+            serials = [episode.serial + first for episode, first, _ in steps]
+            self._lanes["serial"][:, positions] = serials
             if self._n_step > 1:
-                steps = np.arange(self._n_step)[:, None]
+                last = [end - first - 1 for _, first, end in steps]
                 self._lanes["rew"][:, positions] = rewards[chosen].T
-                self._lanes["done"][:, positions] = steps == last[chosen]
+                self._lanes["done"][:, positions] = np.arange(self._n_step)[:, None] == last
                 self._lanes["terminated"][:, positions] = np.asarray(written.terminated)
 
         returns = rewards @ self._gamma ** np.arange(self._n_step)
-        observations = _flat(rows.obs, count)
-        outcome = self._ledger.offer(observations, returns, write, self._move, _finite(rows, count))
-        self._size = len(self._ledger)
+        others = np.concatenate([_flat(rows.act, count), _flat(rows.obs_next, count)], axis=1)
+        finite = np.isfinite(others).all(axis=1)
+        outcome = self._ledger.offer(_flat(rows.obs, count), returns, write, self._move, finite)
         for (episode, first, _), position in zip(made, outcome.slots.tolist(), strict=True):
             episode.positions[first] = position
         return outcome.slots
 
-    def _as_rows(
-        self, batch: Any, buffer_ids: NDArray[np.int64] | list[int] | None
-    ) -> tuple[Batch, list[int]]:
-        """Copy the input into a batch with one row for each transition, and say whose they are."""
-        rows = Batch()
-        for key in batch.get_keys():
-            rows.__dict__[key] = batch[key]
-        missing = _NEEDED_KEYS - set(rows.get_keys())
-        if missing:
-            raise ValueError(f"the batch has no {', '.join(sorted(missing))}")
-        if buffer_ids is None and len(self._episodes) == 1 and np.ndim(rows.rew) == 0:
-            rows = _one_row(rows)
-        ids = range(len(self._episodes)) if buffer_ids is None else buffer_ids
-        rows.__dict__["done"] = np.logical_or(rows.terminated, rows.truncated)
-        return rows, [int(environment) for environment in ids]
-
-    def _write(self, rows: Batch, positions: NDArray[np.int64]) -> None:
+    def _write(self, rows: Batch, positions: Rows) -> None:
         """Write into Tianshou's storage, which takes its form from the first rows."""
         if int(positions.max()) >= self._rows:
             self._grow(rows, int(positions.max()) + 1)
@@ -329,9 +298,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
     def _grow(self, rows: Batch, least: int) -> None:
         """Make memory for more positions: half as many again, so that copying stays rare."""
         old, self._rows = self._rows, min(max(_LEAST_ROWS, least, 3 * least // 2), self.maxsize)
-        rows.rew = np.asarray(rows.rew).astype(float)
-        for key in ("done", "terminated", "truncated"):
-            rows[key] = np.asarray(rows[key]).astype(bool)
+        for key, kind in {**_LANES, "truncated": bool}.items():
+            rows[key] = np.asarray(rows[key]).astype(kind)
         form = self._meta[:1] if old else rows
         grown = cast(Any, create_value(form, self._rows, stack=False))
         if old:
@@ -340,7 +308,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         for key, lanes in self._lanes.items():
             self._lanes[key] = np.pad(lanes, ((0, 0), (0, self._rows - old)))
 
-    def _move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
+    def _move(self, sources: Rows, targets: Rows) -> None:
         """Close the gaps that the filter's choice has left."""
         if len(sources):
             self._meta[targets] = self._meta[sources]
@@ -351,7 +319,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         for episode in self._episodes:
             episode.positions = [moved.get(position, position) for position in episode.positions]
 
-    def sample_indices(self, batch_size: int | None) -> NDArray[np.int64]:
+    def sample_indices(self, batch_size: int | None) -> Rows:
         """Draw positions uniformly; 0 gives all of them, oldest first."""
         self._steps_asked = 0
         if len(self) == 0:  # no return over n steps is known yet: shorter ones will do
@@ -363,7 +331,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             return np.asarray(self._random_state.choice(len(self), batch_size))
         return self._ledger.oldest_first() if batch_size == 0 else np.array([], dtype=np.int64)
 
-    def unfinished_index(self) -> NDArray[np.int64]:
+    def unfinished_index(self) -> Rows:
         """Return the positions of the latest steps of running episodes, where they are stored.
 
         Over n steps nothing is unfinished: transitions are stored when they are complete.
@@ -376,20 +344,17 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
                     f"n_step_return_horizon={self._n_step}"
                 )
             return np.array([], dtype=np.int64)
-        latest = []
-        for episode in self._episodes:
-            if episode.rows and not episode.is_over:
-                latest += [self._where_stored(episode, len(episode.rows) - 1)]
+        running = [episode for episode in self._episodes if episode.rows and not episode.is_over]
+        latest = [self._where_stored(episode, len(episode.rows) - 1) for episode in running]
         return np.array([position for position in latest if position >= 0], dtype=np.int64)
 
     def _where_stored(self, episode: _Episode, step: int) -> int:
         """Give the position of a step that was stored and not overwritten since, else -1."""
         position = episode.positions[step]
-        if position < 0 or self._lanes["serial"][0, position] != episode.serial(step):
-            return -1
-        return position
+        is_stored = position >= 0 and self._lanes["serial"][0, position] == episode.serial + step
+        return position if is_stored else -1
 
-    def get_buffer_indices(self, start: int, stop: int) -> NDArray[np.int64]:
+    def get_buffer_indices(self, start: int, stop: int) -> Rows:
         """Return the indices of every step of the episode that begins at `start`."""
         if start < _EPISODES:
             return np.asarray(super().get_buffer_indices(start, stop))
@@ -414,11 +379,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         return None
 
     def set_array_at_key(
-        self,
-        seq: NDArray[Any],
-        key: str,
-        index: Any = None,
-        default_value: float | None = None,
+        self, seq: NDArray[Any], key: str, index: Any = None, default_value: float | None = None
     ) -> None:
         """Write values that a hook computed; for an episode, to its steps that are still stored."""
         episode = self._episode_of(index)
@@ -427,10 +388,6 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             where = np.array([self._where_stored(episode, step) for step in steps], np.int64)
             seq, index = np.asarray(seq)[where >= 0], where[where >= 0]
         super().set_array_at_key(seq, key, index, default_value)
-
-    def prev(self, index: Any) -> Any:
-        """Refuse: the step before may not be stored."""
-        raise NotImplementedError(f"the step before a transition {_NEIGHBOURS}")
 
     def next(self, index: Any) -> Any:
         """Give the index of the next step of each transition over n steps, or its last."""
@@ -443,17 +400,10 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         index = np.asarray(index)
         return np.where(self.done[index], index, index + self._rows)
 
-    def update(self, buffer: ReplayBuffer) -> Any:
-        """Refuse: the filter decides about transitions that are added, in order."""
-        raise NotImplementedError("add transitions one after the other, so that the filter decides")
-
-    def set_batch(self, batch: Any) -> None:
-        """Refuse, as `update` does."""
-        self.update(self)
-
-    def dropnull(self) -> None:
-        """Refuse: there are none, transitions with NaN are never stored."""
-        raise NotImplementedError("transitions with NaN are refused when they are added")
+    prev = refused(f"the step before a transition {_NEIGHBOURS}")
+    update = refused("add transitions one after the other, so that the filter decides")
+    set_batch = update
+    dropnull = refused("transitions with NaN are refused when they are added")
 
 
 class FrugalVectorReplayBuffer(FrugalReplayBuffer, VectorReplayBuffer):
@@ -468,11 +418,8 @@ class FrugalVectorReplayBuffer(FrugalReplayBuffer, VectorReplayBuffer):
     def __init__(self, total_size: int, buffer_num: int, **arguments: Any) -> None:
         VectorReplayBuffer.__init__(self, total_size, buffer_num)
         self.buffers = cast(Any, _NoSubBuffers(buffer_num))
+        self._environments = buffer_num
         FrugalReplayBuffer.__init__(self, self.maxsize, **arguments)
-
-    @property
-    def _environments(self) -> int:
-        return self.buffer_num
 
 
 def _one_row(value: Any) -> Any:
@@ -488,7 +435,7 @@ def _one_row(value: Any) -> Any:
 
 
 def _joined(rows: list[Batch]) -> Batch:
-    """Give batches with one row each as one that is free to be changed."""
+    """Give batches as one that is free to be changed."""
     if len(rows) > 1:
         return Batch.cat(rows)
     one = Batch()
@@ -498,10 +445,9 @@ def _joined(rows: list[Batch]) -> Batch:
 
 def _bytes_of(batch: Any) -> int:
     """Count the bytes of the arrays in a batch."""
-    values = (batch[key] for key in batch.get_keys())
     return sum(
         _bytes_of(value) if isinstance(value, Batch) else int(getattr(value, "nbytes", 0))
-        for value in values
+        for value in batch.values()
     )
 
 
@@ -512,9 +458,3 @@ def _flat(values: Any, rows: int) -> NDArray[Any]:
         return np.concatenate(parts, axis=1)
     array = np.asarray(values).reshape(rows, -1)
     return array if array.dtype.kind == "f" else array.astype(np.float64)
-
-
-def _finite(rows: Batch, count: int) -> NDArray[np.bool_]:
-    """Tell which rows hold a finite action and a finite next observation."""
-    fine = np.isfinite(_flat(rows.act, count)).all(axis=1)
-    return np.asarray(fine & np.isfinite(_flat(rows.obs_next, count)).all(axis=1))

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from frugalrl import AdmitAll, RandomAdmit
-from frugalrl.adapters.filters import ReadsColumns, install_hint, make_filter
+from frugalrl.adapters.filters import ReadsColumns, make_filter, needs
 from frugalrl.adapters.observations import FlatObservations
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.checks import integer_from
@@ -29,12 +29,12 @@ from frugalrl.replay.n_step import NStepReturns
 from frugalrl.replay.results import Batch, BufferStats
 from frugalrl.state_io import load_state, save_state
 
-try:
+with needs("PyTorch", "torch"):
     import torch
-except ImportError as error:
-    raise install_hint("torch", "PyTorch", error) from error
 
 _ROWS = frozenset({"observations", "next_observations", "actions", "rewards", "dones", "timeouts"})
+_ALIKE = ("capacity", "dtype", "n_envs", "n_steps", "gamma", "extra_fields")
+"""What a file and the buffer that loads it must have in common."""
 
 
 class ReplayBufferSamples(NamedTuple):
@@ -111,10 +111,10 @@ class ReplayBuffer:
         self.handle_timeout_termination = handle_timeout_termination
         made = make_filter(admission, filter_arguments)
         self._layout = _lay_out(observation_space, made, dtype, observation_key)
-        self._restore_filter: Any = type(made).from_state_dict
+        self._restore_filter: Any = type(made)
         if 0 < len(self._layout.columns) < self._layout.space.shape[0] and not _is_blind(made):
             made = ReadsColumns(made, self._layout.columns)
-            self._restore_filter = partial(ReadsColumns.from_state_dict, make=self._restore_filter)
+            self._restore_filter = partial(ReadsColumns.from_state_dict, inner=self._restore_filter)
         self.n_steps, self.gamma = n_steps, gamma
         self._n_step = NStepReturns(n_steps, gamma, self.n_envs) if n_steps != 1 else None
         self._replay = Replay(
@@ -160,7 +160,13 @@ class ReplayBuffer:
         # Without an end a time limit matters to returns over several steps alone.
         if self.handle_timeout_termination and (done.any() or self._n_step is not None):
             timeout = _timeouts(infos)
-        self._offer(
+        self._offer(obs, next_obs, action, reward, done, timeout)
+
+    def _offer(
+        self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, timeout: Any
+    ) -> None:
+        """Hand one step of every environment on, as a transition over one step or more."""
+        step = (
             self._layout.flatten(obs),
             np.asarray(action).reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
             np.asarray(reward, dtype=np.float64),  # the type that needs no second look
@@ -168,9 +174,6 @@ class ReplayBuffer:
             done & ~timeout,
             timeout,
         )
-
-    def _offer(self, *step: NDArray[Any]) -> None:
-        """Hand one step of every environment on, as a transition over one step or more."""
         if self._n_step is None:
             self._replay.add(*step)
         else:
@@ -314,12 +317,12 @@ class ReplayBuffer:
             ValueError: it is a pickle, or of a buffer with other arguments; nothing has changed.
         """
         _refuse_pickle(path)
-        ours = _description(self._empty_state)
-        for name, theirs in _description(load_state(path, KIND, VERSION)).items():
-            if theirs != ours[name]:
+        ours, theirs = self._empty_state, load_state(path, KIND, VERSION)
+        for name in _ALIKE:
+            if name in theirs and theirs[name] != ours[name]:
                 raise ValueError(
-                    f"{os.fspath(path)} holds a buffer with {name} {theirs!r}, this one was made "
-                    f"with {ours[name]!r}; make it alike to load the file"
+                    f"{os.fspath(path)} holds a buffer with {name} {theirs[name]!r}, this one was "
+                    f"made with {ours[name]!r}; make it alike to load the file"
                 )
         loaded = Replay.load(path, self._layout.space, self.action_space, self._restore_filter)
         used = repr(self.admission)
@@ -410,15 +413,3 @@ def _refuse_pickle(path: str | os.PathLike[str]) -> None:
             "buffer.fill(stable_baselines3.common.save_util.load_from_pkl(path)) for a plain "
             "Stable-Baselines3 buffer"
         )
-
-
-def _description(state: dict[str, Any]) -> dict[str, Any]:
-    """What the states of two buffers must have in common, as far as a state says."""
-    names = ("capacity", "dtype", "n_envs", "n_steps", "gamma")
-    said = {name: state[name] for name in names if name in state}
-    admission, fields = state.get("admission"), state.get("extra_fields")
-    if isinstance(admission, dict) and isinstance(admission.get("state"), dict):
-        said["filter"] = admission["state"].get("inner", admission.get("name"))
-    if isinstance(fields, list):
-        said["extra fields"] = fields
-    return said

@@ -20,20 +20,18 @@ import numpy as np
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
-from frugalrl.adapters.filters import copy_of, install_hint, make_filter
-from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger
+from frugalrl.adapters.filters import copy_of, make_filter, needs
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.state_io import load_state, save_state
 
-try:
+with needs("TorchRL", "torchrl"):
     import torch
     import torchrl.data
     from tensordict import TensorDictBase, is_tensor_collection
     from torchrl.data import PrioritizedSampler, Storage, Writer
 
     from frugalrl.adapters._tensors import rows_of, with_arrays, with_tensors
-except ImportError as error:
-    raise install_hint("torchrl", "TorchRL", error) from error
 
 # Older versions lack some of these.
 _READ_NEIGHBOURS = tuple(
@@ -130,7 +128,7 @@ class FrugalWriter(KeepsLedger, Writer):
                 "and add for one"
             )
 
-    def _offer(self, data: TensorDictBase) -> NDArray[np.int64]:
+    def _offer(self, data: TensorDictBase) -> Rows:
         """Offer rows, write the admitted ones, and return every row's slot."""
         self._refuse_what_cannot_work()
         rows = len(data)
@@ -178,9 +176,7 @@ class FrugalWriter(KeepsLedger, Writer):
                     'batches drawn before would go astray; use warmup="keep", the default'
                 )
 
-    def _write(
-        self, data: TensorDictBase, rows: NDArray[np.int64], slots: NDArray[np.int64]
-    ) -> None:
+    def _write(self, data: TensorDictBase, rows: Rows, slots: Rows) -> None:
         """Write rows, telling slots that were in use from new ones, which add to the length."""
         self._write_count += len(rows)
         order = np.argsort(slots)  # a ListStorage can only be appended to
@@ -193,7 +189,7 @@ class FrugalWriter(KeepsLedger, Writer):
                 chunk.set("index", index)
                 self._storage.set(index, chunk, set_cursor=is_new)
 
-    def _move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
+    def _move(self, sources: Rows, targets: Rows) -> None:
         """Close the gaps that the filter's choice has left, and end the storage after the last."""
         order = np.arange(len(self._ledger))
         order[targets] = sources
@@ -278,15 +274,13 @@ def _finite(data: TensorDictBase, keys: Sequence[NestedKey]) -> NDArray[np.bool_
     Where an episode is over, TorchRL may put NaN for a next observation that the environment did
     not give, and masks it later.
     """
-    rows = len(data)
-    fine = np.ones(rows, dtype=np.bool_)
-    action = data.get("action", None)
-    if action is not None and action.is_floating_point():
-        fine &= np.isfinite(rows_of(action, rows)).all(axis=1)
-    done = data.get(("next", "done"), None)
-    over = np.zeros(rows, np.bool_) if done is None else rows_of(done, rows).any(axis=1)
+    rows, nothing = len(data), torch.zeros(len(data))
+
+    def values(key: Any) -> NDArray[Any]:
+        return rows_of(data.get(key, nothing), rows)
+
+    is_over = values(("next", "done")).any(axis=1)
+    fine = np.isfinite(values("action")).all(axis=1)
     for key in keys:
-        following = data.get(("next", key), None)
-        if following is not None:
-            fine &= np.isfinite(rows_of(following, rows)).all(axis=1) | over
-    return fine
+        fine &= np.isfinite(values(("next", key))).all(axis=1) | is_over
+    return np.asarray(fine)
