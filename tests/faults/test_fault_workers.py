@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def test_a_constructor_that_hangs_in_a_worker_is_timed_out():
     group = AsyncGroup(factory, 2, "fields", timeout=8.0)
     with pytest.raises(BrokenEnvironmentError, match=r"no answer within 8 s(.|\n)*__init__"):
         group.reset([1, 2])
-    assert not any(process.is_alive() for process in group._vector.processes)
+    assert not any(process.is_alive() for process in group.processes)
 
 
 HANGING = """
@@ -64,13 +63,13 @@ if __name__ == "__main__":
     )
     group = AsyncGroup(factory, 2, "fields")
     group.reset([1, 2])
-    print(*(process.pid for process in group._vector.processes), flush=True)
+    print(*(process.pid for process in group.processes), flush=True)
     group.step(np.zeros((2, 1), np.float32))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
-def test_a_hanging_worker_ends_with_its_parent_and_leaves_no_folder(tmp_path):
+def test_a_hanging_worker_ends_with_its_parent_and_leaves_no_file(tmp_path):
     script = tmp_path / "script.py"
     tests = str(Path(__file__).parent.parent / "training")
     script.write_text(HANGING.format(tests=tests))
@@ -88,13 +87,20 @@ def test_a_hanging_worker_ends_with_its_parent_and_leaves_no_folder(tmp_path):
     while time.monotonic() < deadline and any(map(_lives, workers)):
         time.sleep(0.1)
     assert not any(map(_lives, workers))
-    assert list(tmp_path.glob("frugalrl-workers-*"))
-    tempfile.tempdir, before = str(tmp_path), tempfile.tempdir
-    try:
-        AsyncGroup(find_environment("FrugalPoint-v0"), 1, "fields").close()
-    finally:
-        tempfile.tempdir = before
-    assert not list(tmp_path.glob("frugalrl-workers-*"))
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_a_script_that_its_workers_cannot_import_is_told_why(tmp_path):
+    script = tmp_path / "script.py"
+    unguarded = HANGING.replace('if __name__ == "__main__":', "if True:")
+    script.write_text(unguarded.format(tests=str(Path(__file__).parent.parent / "training")))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == 1
+    assert "worker died while starting" in done.stderr.splitlines()[-1]
+    assert "under `if __name__ == '__main__':`" in done.stderr.splitlines()[-1]
 
 
 def _lives(process: int) -> bool:

@@ -85,7 +85,7 @@ def test_a_worker_that_fails_is_told_in_full(fault, message):
         group.step(np.zeros((2, 1), np.float32))
     with pytest.raises(BrokenEnvironmentError, match=message):
         group.step(np.zeros((2, 1), np.float32))
-    assert not any(process.is_alive() for process in group._vector.processes)
+    assert not any(process.is_alive() for process in group.processes)
 
 
 def test_an_environment_here_raises_as_itself(tiny):

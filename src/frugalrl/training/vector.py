@@ -6,32 +6,27 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
-import shutil
 import signal
-import tempfile
 import time
 import traceback
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, cast
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from gymnasium.vector.utils import CloudpickleWrapper
 from numpy.typing import NDArray
 
 from frugalrl.training import env_state, environments
-from frugalrl.training.environments import Environment, EnvironmentFactory
+from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import BrokenEnvironmentError
 from frugalrl.training.process import die_with
 from frugalrl.training.run_directory import Method
 
 Floats = NDArray[np.float32]
 
-_FOLDER = "frugalrl-workers-"
 _FALSE = np.zeros(1, dtype=np.bool_)
 _FALSE.flags.writeable = False
 
@@ -128,7 +123,9 @@ class SyncGroup:
 
 
 class AsyncGroup:
-    """The same in worker processes, with tracebacks and a time-out.
+    """The same with each environment in a worker process, with tracebacks and a time-out.
+
+    A worker holds a group of one environment and is told which of its methods to call.
 
     Args:
         factory: makes the environments, in the workers.
@@ -146,221 +143,142 @@ class AsyncGroup:
     ) -> None:
         self.count = count
         self._timeout = timeout
-        _delete_folders_of_the_dead()
-        self._stacks = tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-")
-        stacks = Path(self._stacks.name)
         template = factory.make()
-        kinds = (template.observation_space, template.action_space)
+        self.observation_space = cast("spaces.Box", template.observation_space)
+        self.action_space = cast("spaces.Box", template.action_space)
         template.close()
-        makers = [
-            partial(_make_worker, os.getpid(), factory, method, i, stacks / str(i), kinds)
-            for i in range(count)
-        ]
+        self.processes: list[Any] = []
+        self._pipes: list[Connection] = []
+        self._stacks: list[Connection] = []
+        make = CloudpickleWrapper(partial(SyncGroup, factory, 1, method))
+        # Forking a process that runs threads can deadlock, so workers are spawned.
+        context = multiprocessing.get_context("spawn")
         try:
-            # Forking a process that runs threads can deadlock, so workers are spawned.
-            self._vector = AsyncVectorEnv(
-                makers, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP
-            )
+            for _ in range(count):
+                pipe, its_pipe = context.Pipe()
+                stack, its_stack = context.Pipe(duplex=False)
+                arguments = (os.getpid(), its_pipe, its_stack, make)
+                process = context.Process(target=_work, args=arguments, daemon=True)
+                self.processes.append(process)
+                self._pipes.append(pipe)
+                self._stacks.append(stack)
+                process.start()
+                its_pipe.close()
+                its_stack.close()
+            for pipe in self._pipes:
+                pipe.recv()
         except (EOFError, ConnectionError) as error:
+            self.close()
             raise BrokenEnvironmentError(
                 "an environment worker died while starting; its own message is above. "
                 "A script that trains with workers='async' must do so under "
                 "`if __name__ == '__main__':`"
             ) from error
-        self.observation_space = cast("spaces.Box", self._vector.single_observation_space)
-        self.action_space = cast("spaces.Box", self._vector.single_action_space)
 
     def reset(self, seeds: Sequence[int]) -> Floats:
         """Begin the first episodes."""
-        self._vector.reset_async(seed=list(seeds))
-        observations, _ = self._wait(self._vector.reset_wait)
-        return np.array(observations, dtype=np.float32)
+        return np.concatenate(self._call("reset", [([seed],) for seed in seeds]))
 
     def step(self, actions: Floats) -> Step:
         """Take (n, a) actions."""
-        try:
-            self._vector.step_async(actions)
-        except (BrokenPipeError, ConnectionError, AttributeError) as error:
-            raise self._crash() from error
-        result = self._wait(self._vector.step_wait)
-        observations, rewards, terminated, truncated, infos = result
-        current = np.array(observations, dtype=np.float32)
-        ended = terminated | truncated
-        if not ended.any():
-            return Step(current, rewards, terminated, truncated, current, False)
-        final = current.copy()
-        for row in np.flatnonzero(ended):
-            final[row] = infos["final_obs"][row]
-        told = infos.get("final_info", {})
-        said = "is_success" in told
-        successes = told["is_success"][told["_is_success"]].tolist() if said else ()
-        return Step(final, rewards, terminated, truncated, current, True, successes)
+        steps = self._call("step", [(action[None],) for action in actions])
+        arrays = [np.concatenate(parts) for parts in zip(*(s[:5] for s in steps), strict=True)]
+        successes = [success for step in steps for success in step.successes]
+        return Step(*arrays, any(step.any_ended for step in steps), successes)
 
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""
-        self._vector.call_async("capture_state")
-        return list(self._wait(self._vector.call_wait))
+        return [state for (state,) in self._call("capture", [()] * self.count)]
 
     def restore(
         self, states: list[env_state.State], seeds: Sequence[int]
     ) -> list[env_state.Restored]:
         """Put every environment into a captured state, or begin a new episode with its seed."""
-        self._vector.call_async("restore_state", list(zip(states, seeds, strict=True)))
-        return list(self._wait(self._vector.call_wait))
+        rows = [([state], [seed]) for state, seed in zip(states, seeds, strict=True)]
+        return [restored for (restored,) in self._call("restore", rows)]
 
     def close(self) -> None:
         """End the workers, whatever state they are in."""
-        # Gymnasium's own way waits for answers that a dead or hanging worker never gives.
-        for process in self._vector.processes:
-            process.kill()
-        for process in self._vector.processes:
-            process.join()
-        for pipe in self._vector.parent_pipes:
-            if pipe is not None:
-                pipe.close()
-        self._vector.closed = True
-        self._stacks.cleanup()
+        for process in self.processes:
+            if process.pid is not None:  # else it never started
+                process.kill()
+                process.join()
+        for pipe in (*self._pipes, *self._stacks):
+            pipe.close()
 
-    def _wait(self, wait: Any) -> Any:
+    def _call(self, method: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Let every worker call a method of its group, each with its own arguments."""
+        deadline = time.monotonic() + self._timeout
+        answers = []
         try:
-            with warnings.catch_warnings():
-                # Gymnasium warns of what the exception says, once per worker.
-                warnings.simplefilter("ignore")
-                return wait(timeout=self._timeout)
-        except multiprocessing.TimeoutError as error:
-            raise self._hang() from error
+            for pipe, arguments in zip(self._pipes, rows, strict=True):
+                pipe.send((method, arguments))
+            for row, pipe in enumerate(self._pipes):
+                if not pipe.poll(max(0.0, deadline - time.monotonic())):
+                    raise self._hang()
+                answer, problem = pipe.recv()
+                if problem is not None:
+                    self.close()
+                    raise BrokenEnvironmentError(f"environment worker {row} raised:\n{problem}")
+                answers.append(answer)
         except (EOFError, ConnectionError) as error:
             raise self._crash() from error
-        except BrokenEnvironmentError:
-            self.close()
-            raise
+        return answers
 
     def _hang(self) -> BrokenEnvironmentError:
         """Ask the silent workers where they are, then end all of them."""
-        pipes = self._vector.parent_pipes
-        silent = [row for row, pipe in enumerate(pipes) if pipe is None or not pipe.poll(0)]
+        silent = [row for row, pipe in enumerate(self._pipes) if not pipe.poll()]
         for row in silent:
-            process = self._vector.processes[row].pid
-            if process is not None and hasattr(faulthandler, "register"):
+            if hasattr(faulthandler, "register"):
                 with contextlib.suppress(OSError):
-                    os.kill(process, signal.SIGUSR1)
+                    os.kill(self.processes[row].pid, signal.SIGUSR1)
         time.sleep(0.2)
-        stacks = [_read(Path(self._stacks.name) / str(row)) for row in silent]
+        where = [f"worker {row} was here:\n{_read(self._stacks[row])}" for row in silent]
         self.close()
-        where = "\n".join(
-            f"worker {row} was here:\n{stack}" for row, stack in zip(silent, stacks, strict=True)
-        )
         return BrokenEnvironmentError(
             f"environment worker {', '.join(map(str, silent))} gave no answer within "
-            f"{self._timeout:g} s (worker_timeout); {where}"
+            f"{self._timeout:g} s (worker_timeout); " + "\n".join(where)
         )
 
     def _crash(self) -> BrokenEnvironmentError:
         time.sleep(0.1)
         ends = [
             f"worker {row} ended with exit code {process.exitcode}"
-            for row, process in enumerate(self._vector.processes)
+            for row, process in enumerate(self.processes)
             if not process.is_alive()
         ]
         self.close()
         return BrokenEnvironmentError(f"an environment worker died: {'; '.join(ends)}")
 
 
-def _make_worker(parent: int, *arguments: Any) -> Environment:
-    """Make what stands for the environment inside a worker."""
-    if os.getpid() != parent:
-        # A worker that hangs hears nothing of its parent's end.
-        die_with(parent, signal.SIGKILL)
-    return _Worker(*arguments)
-
-
-class _Worker(gymnasium.Env[Any, Any]):
-    """What a worker steps: full tracebacks, state, no infos to send.
-
-    The environment is made when it is first reset, so that a constructor that hangs or raises is
-    told of like a step that does.
-    """
-
-    def __init__(
-        self,
-        factory: EnvironmentFactory,
-        method: Method,
-        index: int,
-        stack: Path,
-        kinds: tuple[spaces.Space[Any], spaces.Space[Any]],
-    ) -> None:
-        self._factory = factory
-        self._method = method
-        self._index = index
-        self._stack = stack
-        self.observation_space, self.action_space = kinds
-        self._made: Environment | None = None
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        with self._told_in_full():
-            return environments.reset(self._environment(), self._shape, seed), {}
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        with self._told_in_full():
-            observation, reward, terminated, truncated, info = environments.step(
-                self._environment(), action, self._shape
-            )
-        told = environments.success(info) if terminated or truncated else []
-        return observation, reward, terminated, truncated, {"is_success": told[0]} if told else {}
-
-    def capture_state(self) -> env_state.State:
-        return env_state.capture(self._environment(), self._method)
-
-    def restore_state(self, states: list[tuple[env_state.State, int]]) -> env_state.Restored:
-        with self._told_in_full():
-            return env_state.restore(self._environment(), *states[self._index])
-
-    def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return cast("spaces.Box", self.observation_space).shape
-
-    def _environment(self) -> Environment:
-        if self._made is None:
-            # Ctrl-C reaches the whole group; the main process decides what it means.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            if hasattr(faulthandler, "register"):
-                faulthandler.register(signal.SIGUSR1, file=self._stack.open("w"), all_threads=False)
-            self._made = env_state.prepare(self._factory, self._method)
-        return self._made
-
-    @contextlib.contextmanager
-    def _told_in_full(self) -> Iterator[None]:
+def _work(parent: int, pipe: Connection, stack: Connection, make: Any) -> None:
+    """Do as the main process says, from the first call on with a group of environments."""
+    # A worker that hangs hears nothing of its parent's end.
+    die_with(parent, signal.SIGKILL)
+    # Ctrl-C reaches the whole group; the main process decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, file=stack.fileno(), all_threads=False)
+    pipe.send("ready")
+    group: Any = None
+    while True:
         try:
-            yield
+            method, arguments = pipe.recv()
+        except EOFError:
+            return
+        answer = problem = None
+        try:
+            group = group or make()
+            answer = getattr(group, method)(*arguments)
         except Exception:
-            raise BrokenEnvironmentError(
-                f"environment worker {self._index} raised:\n{traceback.format_exc()}"
-            ) from None
+            problem = traceback.format_exc()
+        pipe.send((answer, problem))
+
+
+def _read(stack: Connection) -> str:
+    """Give what the fault handler has written to a pipe."""
+    told = os.read(stack.fileno(), 100_000) if stack.poll() else b""
+    return told.decode(errors="replace").rstrip() or "(unknown)"
 
 
 EnvironmentGroup = SyncGroup | AsyncGroup
-
-
-def _delete_folders_of_the_dead() -> None:
-    """Delete what processes that were killed have left of their workers."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        owner = folder.name.removeprefix(_FOLDER).partition("-")[0]
-        try:
-            os.kill(int(owner), 0)
-        except ProcessLookupError:
-            shutil.rmtree(folder, ignore_errors=True)
-        except (OSError, ValueError):
-            continue  # another user's, or not ours at all
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").rstrip() or "(unknown)"
-    except OSError:
-        return "(unknown)"
