@@ -43,7 +43,10 @@ MakeResults = Callable[..., Path]
         (["compare", "Pendulun-v1"], "did you mean Pendulum-v1?"),
         (["compare", "Pendulum-v1", "--methods", ","], "no methods: ask for at least one of"),
         (["compare", "Pendulum-v1", "--evaluations", "0"], "evaluations=0 must be at least 1"),
-        (["compare", "Pendulum-v1", "--steps", "0"], "steps=0 must be a whole number"),
+        (
+            ["compare", "Pendulum-v1", "--steps", "0"],
+            "steps=0 is out of range; use an integer from 1",
+        ),
         (["compare", "Pendulum-v1", "--set", "sampler=prioritized"], "what methods differ in"),
         (["compare", "CartPole-v1", "--steps", "500"], "action space"),
         (["compare", "Pusher-v5"], "its length is unknown: set steps, or pass --steps"),

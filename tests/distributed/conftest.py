@@ -45,7 +45,7 @@ def make_loop(tiny, monkeypatch):
     from frugalrl.distributed.learner import LearnerLoop
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.config import agent_settings, resolve
-    from frugalrl.training.runner import Seeds, find_spaces, make_buffer, make_factory
+    from frugalrl.training.runner import Seeds, make_buffer, make_factory
 
     monkeypatch.setattr(fleets, "_PAUSE", 0.001)
 
@@ -60,7 +60,7 @@ def make_loop(tiny, monkeypatch):
         spaces = fleet.observation_space, fleet.action_space
         agent = make_agent(agent_settings(config), *spaces, 0, config.envs)
         if state is None:
-            buffer = make_buffer(config, find_spaces(factory), Seeds.draw(config.seed, config.envs))
+            buffer = make_buffer(config, factory.spaces(), Seeds.draw(config.seed, config.envs))
         else:
             buffer = ReplayBuffer.from_state_dict(state["buffer"])
         loop = LearnerLoop(config, settings, fleet, agent, buffer)

@@ -13,7 +13,8 @@ from gymnasium import wrappers
 
 import frugalrl
 from frugalrl.training import ConfigError, TrainConfig, TrainingInterrupted, resume, train
-from frugalrl.training.environments import environment_text, find_environment
+from frugalrl.training.config import environment_text
+from frugalrl.training.environments import find_environment
 
 QUIET = {"eval_every": 0, "final_episodes": 0}
 

@@ -20,7 +20,7 @@ def test_moments_are_those_of_all_rows():
         moments.update(part)
     moments.update(np.full((1, 4), np.nan))
     np.testing.assert_allclose(moments.mean, rows.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(moments.variance, rows.var(0), rtol=1e-4)
+    np.testing.assert_allclose(moments.var, rows.var(0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("what", ["obs", "reward", "both"])

@@ -226,13 +226,13 @@ def test_learning_moves_the_parameters_and_only_after_learning_starts(tiny):
 def test_a_csv_is_cut_back_to_a_size(tmp_path):
     path = tmp_path / "a.csv"
     file = CsvFile(path, ["x", "y"])
-    file.write({"x": 1, "y": 0.1})
+    file.write([1, 0.1])
     size = file.size
-    file.write({"x": 2})
+    file.write([2, None])
     file.close()
     assert path.read_text() == "x,y\n1,0.1\n2,\n"
     file = CsvFile(path, ["x", "y"], (size, 1))
-    file.write({"x": 3, "y": float("nan")})
+    file.write([3, float("nan")])
     file.close()
     assert path.read_text() == "x,y\n1,0.1\n3,nan\n"
     assert read_rows(path)[0] == {"x": 1, "y": 0.1}

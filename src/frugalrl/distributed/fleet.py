@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from frugalrl.distributed.cluster import last_line
 from frugalrl.distributed.fragments import Fragment
@@ -16,8 +16,6 @@ from frugalrl.training.env_state import Restored
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 
 if TYPE_CHECKING:
-    from gymnasium import spaces
-
     from frugalrl.training.environments import EnvironmentFactory
 
 START_SECONDS = 60.0
@@ -121,11 +119,8 @@ class Fleet:
         say: Callable[[str], None],
     ) -> None:
         check_room(ray, actors)
-        environment = factory.make()
         self.count = config.envs
-        self.observation_space = cast("spaces.Box", environment.observation_space)
-        self.action_space = cast("spaces.Box", environment.action_space)
-        environment.close()
+        self.observation_space, self.action_space = factory.spaces()
         self.measures = Measures()
         self.waiting_steps = 0
         """Steps that were asked for and have not come."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 from frugalrl.checks import integer_from
@@ -48,8 +49,9 @@ def train(
         ConfigError: a setting cannot work, or the cluster cannot be used; nothing was created.
     """
     check_settings(config, settings)
-    with _place(settings, address) as place:
-        return cast("ActorsResult", runner.train(config, place=place, **how))
+    with _sessions(settings, address) as make_session:
+        how |= {"make_session": make_session, "actors": dataclasses.asdict(settings)}
+        return cast("ActorsResult", runner.train(config, **how))
 
 
 def resume(path: str | os.PathLike[str], *, address: str | None = None, **how: Any) -> ActorsResult:
@@ -71,17 +73,17 @@ def resume(path: str | os.PathLike[str], *, address: str | None = None, **how: A
     stored = directory.read_config()[1].get("actors")
     if stored is None:
         raise RunDirectoryError(f"{str(path)!r} is a run without actors: frugalrl.training.resume")
-    with _place(ActorSettings(**stored), address) as place:
-        return cast("ActorsResult", runner.resume(path, place=place, **how))
+    with _sessions(ActorSettings(**stored), address) as make_session:
+        return cast("ActorsResult", runner.resume(path, make_session=make_session, **how))
 
 
 @contextlib.contextmanager
-def _place(settings: ActorSettings, address: str | None) -> Iterator[ActorsPlace]:
+def _sessions(settings: ActorSettings, address: str | None) -> Iterator[Callable[..., Session]]:
     """Connect to a cluster that has room for the actors, and versions like here."""
     with connected(address, cpus=settings.actors) as ray:
         check_room(ray, settings.actors)
         check_nodes(ray)
-        yield ActorsPlace(ray, settings)
+        yield partial(LearnerSession, ray, settings)
 
 
 def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
@@ -115,27 +117,6 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
                 f"edge_filter needs the frugal filter, got admission={config.admission!r}; use "
                 "--admission fac"
             )
-
-
-class ActorsPlace(runner.Place):
-    """Steps are taken by actors.
-
-    Args:
-        ray: the module, connected.
-        settings: how the run is divided.
-    """
-
-    def __init__(self, ray: Any, settings: ActorSettings) -> None:
-        self._ray = ray
-        self._settings = settings
-        self.about = {"actors": dataclasses.asdict(settings)}
-
-    def session(self, *arguments: Any) -> Session:
-        """Make the learner's session."""
-        return LearnerSession(self._ray, self._settings, *arguments)
-
-    def check(self, content: Mapping[str, Any]) -> None:
-        """Take what `resume` has read already."""
 
 
 class LearnerSession(Session):

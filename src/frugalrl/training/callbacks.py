@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from frugalrl.training.evaluation import save_policy
@@ -16,29 +17,22 @@ if TYPE_CHECKING:
     from frugalrl.training.evaluation import Episodes
     from frugalrl.training.records import Row
 
-__all__ = ["Callback", "KeepBest", "RunView", "StopAfter", "StopAtReward"]
 
-
+@dataclass
 class RunView:
-    """What a callback sees of a run, and how it ends it.
+    """What a callback sees of a run, and how it ends it."""
 
-    Attributes:
-        config: as resolved.
-        directory: where files go, None for a run that leaves none.
-        env_steps: steps taken so far.
-        evaluations: (env_steps, mean reward) of every evaluation so far, this one included.
-        stop_reason: why the run ends before its time, None while it goes on.
-    """
-
-    def __init__(
-        self, config: TrainConfig, directory: Path | None, policy_state: Callable[[], Any]
-    ) -> None:
-        self.config = config
-        self.directory = directory
-        self.env_steps = 0
-        self.evaluations: list[tuple[int, float]] = []
-        self.stop_reason: str | None = None
-        self.policy_state = policy_state
+    config: TrainConfig
+    """As resolved."""
+    directory: Path | None
+    """Where files go, None for a run that leaves none."""
+    policy_state: Callable[[], Any]
+    env_steps: int = 0
+    """Steps taken so far."""
+    evaluations: list[tuple[int, float]] = field(default_factory=list)
+    """(env_steps, mean reward) of every evaluation so far, this one included."""
+    stop_reason: str | None = None
+    """Why the run ends before its time, None while it goes on."""
 
     @property
     def policy(self) -> Policy:

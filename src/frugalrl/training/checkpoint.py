@@ -6,7 +6,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from frugalrl.training.errors import StorageError, TrainingError
 
 KIND = "training checkpoint"
 VERSION = 2
-_NAME = re.compile(r"step-(\d+)\.safetensors$")
 
 
 class Found(NamedTuple):
@@ -65,8 +63,7 @@ class CheckpointStore:
 
     def paths(self) -> list[Path]:
         """List the checkpoints, newest first."""
-        found = [path for path in self.folder.glob("step-*") if _NAME.search(path.name)]
-        return sorted(found, key=_step, reverse=True)
+        return sorted(self.folder.glob("step-*.safetensors"), reverse=True)
 
     def newest(self, *, tidy: bool = False) -> Found | None:
         """Read the newest checkpoint that is whole; None if there never was one.
@@ -139,9 +136,3 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value.item()
     else:
         yield path, value
-
-
-def _step(path: Path) -> int:
-    found = _NAME.search(path.name)
-    assert found is not None
-    return int(found.group(1))

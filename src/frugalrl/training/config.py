@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from frugalrl.agents.settings import (
     AgentSettings,
@@ -17,7 +17,7 @@ from frugalrl.agents.settings import (
     net_arch_from,
     net_arch_to_json,
 )
-from frugalrl.checks import check_choice
+from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.presets import defaults, find_preset
 
@@ -25,7 +25,7 @@ Algo = Literal["sac", "td3", "ddpg"]
 SamplerName = Literal["uniform", "prioritized", "large_batch"]
 
 CUSTOM = "custom:"
-"""Before the name of a filter that only its own code can make."""
+"""Before the name of something that only its own code can make."""
 
 # Python callers may pass objects where the command line passes text; tyro reads the second branch.
 if TYPE_CHECKING:
@@ -219,8 +219,8 @@ class TrainConfig:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if not isinstance(self.admission, str):
             values["admission"] = f"{CUSTOM}{self.admission.name}"
-        values["env"] = _environment_text(self.env)
-        values["wrappers"] = [_environment_text(wrapper) for wrapper in self.wrappers]
+        values["env"] = environment_text(self.env)
+        values["wrappers"] = [environment_text(wrapper) for wrapper in self.wrappers]
         if isinstance(self.init_buffer, Mapping):
             values["init_buffer"] = f"{CUSTOM}arrays"
         for name in ("out", "init_policy", "init_buffer"):
@@ -252,7 +252,7 @@ class TrainConfig:
     @property
     def env_name(self) -> str:
         """The environment in a word: its id, or the name of what makes it."""
-        return _environment_text(self.env).removeprefix(CUSTOM)
+        return environment_text(self.env).removeprefix(CUSTOM)
 
     def environment_arguments(self) -> dict[str, Any]:
         """Give `env_kwargs` as a dictionary, parsed if it is JSON."""
@@ -271,13 +271,19 @@ class TrainConfig:
         return value
 
 
-def _environment_text(env: Any) -> str:
-    """Name an environment or a wrapper; text needs no import of Gymnasium."""
+def environment_text(env: Any) -> str:
+    """Name an environment or a wrapper: so that it can be found again where that is possible."""
     if isinstance(env, str):
         return env
-    from frugalrl.training.environments import environment_text
+    import gymnasium
 
-    return environment_text(env)
+    if isinstance(env, gymnasium.Env):
+        return f"{CUSTOM}{env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
+    name = getattr(env, "__qualname__", type(env).__name__)
+    module = sys.modules.get(getattr(env, "__module__", None) or "")
+    if module is not None and module.__name__ != "__main__" and getattr(module, name, None) is env:
+        return f"{module.__name__}:{name}"
+    return f"{CUSTOM}{name}"
 
 
 Origin = Literal["given", "preset", "default"]
@@ -291,16 +297,11 @@ _NOT_NEGATIVE = (
     *("learning_starts", "eval_every", "final_episodes", "checkpoint_every"),
 )
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "algo": get_args(Algo),
-    "sampler": get_args(SamplerName),
-    "preset": ("auto", "none"),
-    "buffer_dtype": ("float32", "float16"),
-    "eviction": ("oldest", "random"),
-    "workers": ("sync", "async"),
-    "normalize": ("none", "obs", "reward", "both"),
-    "action_noise": ("none", "normal", "ornstein-uhlenbeck"),
+    name: get_args(kind)
+    for name, hint in get_type_hints(TrainConfig).items()
+    for kind in (hint, *get_args(hint))
+    if get_origin(kind) is Literal and name != "train_freq"  # which may be a number
 }
-_ADMISSIONS = ("none", "fac", "reservoir", "random")
 OF_A_FILTER = ("fac_", "reservoir_")
 """What the settings of a filter begin with: its name as an admission."""
 WARMUP_STEPS = 10_000
@@ -324,7 +325,7 @@ def resolve(config: TrainConfig) -> Resolved:
         ConfigError: naming the setting, its value and what would work.
     """
     _check_choices(config)
-    config = _with_integers(config)
+    config = _with_numbers(config)
     if config.buffer_bytes is not None and config.buffer_size is not None:
         raise ConfigError(
             f"buffer_bytes={config.buffer_bytes!r} takes the place of "
@@ -353,14 +354,10 @@ def resolve(config: TrainConfig) -> Resolved:
         env_kwargs=config.environment_arguments(),
         out=None if config.out is None else Path(config.out),
     )
-    _check_numbers(full)
     origins["eval_every"] = "default" if full.eval_every is None else "given"
     if full.eval_every is None:
-        assert full.steps is not None
-        full = dataclasses.replace(full, eval_every=max(1000, full.steps // 20_000 * 1000))
-    for name in filter_fields():
-        if getattr(full, name) is not None:
-            origins[name] = "given"
+        full = dataclasses.replace(full, eval_every=max(1000, chosen["steps"] // 20_000 * 1000))
+    origins |= dict.fromkeys(_filter_settings(full), "given")
     _check_relations(full)
     full = dataclasses.replace(full, net_arch=agent_settings(full).net_arch)
     return Resolved(full, origins, filter_notes(full))
@@ -380,51 +377,38 @@ def agent_settings(config: TrainConfig) -> AgentSettings:
         raise ConfigError(str(error)) from None
 
 
-def _with_integers(config: TrainConfig) -> TrainConfig:
-    """Take 1e6 for 1000000 where a whole number is wanted."""
-    values = {name: getattr(config, name) for name in (*_POSITIVE, *_NOT_NEGATIVE)}
-    whole: dict[str, Any] = {
-        n: int(v) for n, v in values.items() if isinstance(v, float) and v.is_integer()
-    }
-    return dataclasses.replace(config, **whole) if whole else config
-
-
 def _check_choices(config: TrainConfig) -> None:
     for name, choices in _CHOICES.items():
         value = getattr(config, name)
-        if value is not None:
+        if name == "admission" and not isinstance(value, str):
+            if not callable(getattr(value, "offer", None)):
+                raise ConfigError(
+                    f"admission={value!r} is no filter; choose one of {choices} or pass "
+                    "an object such as frugalrl.FrugalFilter()"
+                )
+        elif value is not None:
             check_choice(name, value, choices, ConfigError)
-    if isinstance(config.admission, str):
-        check_choice("admission", config.admission, _ADMISSIONS, ConfigError)
-    elif not callable(getattr(config.admission, "offer", None)):
-        raise ConfigError(
-            f"admission={config.admission!r} is no filter; choose one of {_ADMISSIONS} or pass "
-            "an object such as frugalrl.FrugalFilter()"
-        )
 
 
-def _check_numbers(config: TrainConfig) -> None:
-    for names, least in ((_POSITIVE, 1), (_NOT_NEGATIVE, 0)):
-        for name in names:
+def _with_numbers(config: TrainConfig) -> TrainConfig:
+    """Check numbers, and take 1e6 for 1000000 where a whole one is wanted."""
+    whole: dict[str, Any] = {}
+    try:
+        for name in (*_POSITIVE, *_NOT_NEGATIVE):
             value = getattr(config, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name}={value!r} must be a whole number of at least {least}")
-    every = config.train_freq
-    if every != "episode" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-        raise ConfigError(f"train_freq={every!r} must be a number of steps from 1, or 'episode'")
-    steps = config.gradient_steps
-    if not isinstance(steps, int) or (steps < 1 and steps != -1):
-        raise ConfigError(f"gradient_steps={steps!r} must be at least 1, or -1 for one per step")
-    for name in ("stop_reward", "stop_seconds"):
-        value = getattr(config, name)
-        if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value)):
-            raise ConfigError(f"{name}={value!r} must be a finite number")
-    if not 0.0 < config.random_rate <= 1.0:
-        raise ConfigError(f"random_rate={config.random_rate} must be above 0 and at most 1")
-    if not (config.worker_timeout > 0.0 and math.isfinite(config.worker_timeout)):
-        raise ConfigError(f"worker_timeout={config.worker_timeout} must be a number of seconds")
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+            if value is not None:
+                whole[name] = integer_from(name, value, 1 if name in _POSITIVE else 0)
+        for name in ("stop_reward", "stop_seconds"):
+            if getattr(config, name) is not None:
+                number_from(name, getattr(config, name))
+        share = "a number above 0 and up to 1"
+        number_from("random_rate", config.random_rate, share, lambda rate: 0.0 < rate <= 1.0)
+        number_from("worker_timeout", config.worker_timeout, "a number of seconds", is_positive)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from None
+    return dataclasses.replace(config, **whole)
 
 
 def _check_relations(config: TrainConfig) -> None:
@@ -432,6 +416,11 @@ def _check_relations(config: TrainConfig) -> None:
     assert config.learning_starts is not None
     assert config.batch_size is not None
     assert config.buffer_size is not None
+    every, updates = config.train_freq, config.gradient_steps
+    if every != "episode" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise ConfigError(f"train_freq={every!r} must be a number of steps from 1, or 'episode'")
+    if not isinstance(updates, int) or (updates < 1 and updates != -1):
+        raise ConfigError(f"gradient_steps={updates!r} must be at least 1, or -1 for one per step")
     if config.train_freq == "episode" and config.envs > 1:
         raise ConfigError(
             f"train_freq='episode' needs a single environment, got envs={config.envs}: several end "
@@ -454,17 +443,21 @@ def _check_relations(config: TrainConfig) -> None:
             f"batch_size={config.batch_size} is more than can ever be stored "
             f"({what}={room}); use batch_size <= {room}"
         )
-    if isinstance(config.admission, str):
-        given = [name for name in filter_fields() if getattr(config, name) is not None]
-        if config.fac_paper:
-            given.insert(0, "fac_paper")
-        for name in given:
-            owner = name.partition("_")[0]
-            if owner != config.admission:
-                raise ConfigError(
-                    f"{name}={getattr(config, name)!r} has no effect with "
-                    f"admission={config.admission!r}; use admission={owner!r} (--admission {owner})"
-                )
+    given = (["fac_paper"] if config.fac_paper else []) + _filter_settings(config)
+    for name in given if isinstance(config.admission, str) else ():
+        owner = name.partition("_")[0]
+        if owner != config.admission:
+            raise ConfigError(
+                f"{name}={getattr(config, name)!r} has no effect with "
+                f"admission={config.admission!r}; use admission={owner!r} (--admission {owner})"
+            )
+    if config.wandb:
+        try:
+            import wandb as _  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                "wandb=True needs Weights & Biases, which is not installed: pip install wandb"
+            ) from error
 
 
 def filter_notes(config: TrainConfig) -> list[str]:
@@ -488,28 +481,11 @@ def filter_notes(config: TrainConfig) -> list[str]:
     return []
 
 
-def filter_fields() -> list[str]:
-    """List the settings that are arguments of a filter; they begin with the filter's name."""
-    names = [field.name for field in dataclasses.fields(TrainConfig)]
-    return [name for name in names if name.startswith(OF_A_FILTER) and name != "fac_paper"]
-
-
-def filter_arguments(config: TrainConfig) -> dict[str, Any]:
-    """Give the settings of the filter that were set, as its arguments."""
-    arguments = {
-        name.removeprefix(f"{config.admission}_"): getattr(config, name)
-        for name in filter_fields()
-        if name.startswith(f"{config.admission}_") and getattr(config, name) is not None
-    }
-    bounds = arguments.get("bounds")
-    if isinstance(bounds, str) and bounds != "auto":
-        try:
-            arguments["bounds"] = json.loads(bounds)
-        except json.JSONDecodeError:
-            raise ConfigError(
-                f"fac_bounds={bounds!r} is neither auto nor JSON [[low, ...], [high, ...]]"
-            ) from None
-    return arguments
+def _filter_settings(config: TrainConfig) -> list[str]:
+    """List the settings that are arguments of a filter and are set; they begin with its name."""
+    names = [field.name for field in dataclasses.fields(config)]
+    filters = [name for name in names if name.startswith(OF_A_FILTER) and name != "fac_paper"]
+    return [name for name in filters if getattr(config, name) is not None]
 
 
 def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
@@ -518,37 +494,53 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
     Raises:
         ConfigError: one of its arguments cannot work.
     """
-    from frugalrl.admission.controls import AdmitAll, RandomAdmit
-
     if not isinstance(config.admission, str):
         return config.admission
-    if config.admission == "none":
-        return AdmitAll()
-    if config.admission == "random":
-        return RandomAdmit(rate=config.random_rate, seed=seed)
+    from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.frugal import FrugalFilter
     from frugalrl.admission.reservoir import ReservoirFilter
 
+    prefix = f"{config.admission}_"
+    settings = [name for name in _filter_settings(config) if name.startswith(prefix)]
+    arguments = {name.removeprefix(prefix): getattr(config, name) for name in settings}
+    bounds = arguments.get("bounds")
+    if isinstance(bounds, str) and bounds != "auto":
+        try:
+            arguments["bounds"] = json.loads(bounds)
+        except json.JSONDecodeError:
+            raise ConfigError(
+                f"fac_bounds={bounds!r} is neither auto nor JSON [[low, ...], [high, ...]]"
+            ) from None
     try:
+        if config.admission == "fac":
+            return (FrugalFilter.paper if config.fac_paper else FrugalFilter)(**arguments)
         if config.admission == "reservoir":
-            return ReservoirFilter(seed=seed, **filter_arguments(config))
-        make = FrugalFilter.paper if config.fac_paper else FrugalFilter
-        return make(**filter_arguments(config))
+            return ReservoirFilter(seed=seed, **arguments)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"a --{config.admission} setting cannot work: {error}") from None
+    if config.admission == "random":
+        return RandomAdmit(rate=config.random_rate, seed=seed)
+    return AdmitAll()
+
+
+def with_filter(resolved: Resolved, used: AdmissionFilter) -> Resolved:
+    """Complete the settings of a filter of this library from the filter that is used."""
+    config = describe_admission(resolved.config, used)
+    origin: Origin = "default" if isinstance(resolved.config.admission, str) else "given"
+    origins = {name: resolved.origins.get(name, origin) for name in _filter_settings(config)}
+    return Resolved(config, resolved.origins | origins, filter_notes(config))
 
 
 def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConfig:
     """Write a filter of this library down in settings; any other stays an object."""
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
+    from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.admission.reservoir import ReservoirFilter
 
     if type(given) is AdmitAll:
         return dataclasses.replace(config, admission="none")
     if type(given) is RandomAdmit:
         return dataclasses.replace(config, admission="random", random_rate=given.rate)
-    from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.admission.reservoir import ReservoirFilter
-
     if type(given) not in (ReservoirFilter, FrugalFilter):
         return config
     settings: dict[str, Any] = {

@@ -6,7 +6,6 @@ import dataclasses
 import sys
 import textwrap
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -72,12 +71,7 @@ class Progress:
             self._task = self._bar.add_task(self._title, text="starting")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

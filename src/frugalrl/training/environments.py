@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import os
@@ -10,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -18,15 +19,10 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from frugalrl.checks import nearest
+from frugalrl.training.config import TrainConfig, environment_text
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 
-if TYPE_CHECKING:
-    from frugalrl.training.config import TrainConfig
-
 Environment = gymnasium.Env[Any, Any]
-
-CUSTOM = "custom:"
-"""Before the name of something that only its own code can make."""
 
 # Packages that register environments only once they are imported, by a mark in their ids.
 _PLUGINS = {"Bullet": ("pybullet_envs_gymnasium", "pip install pybullet pybullet_envs_gymnasium")}
@@ -84,6 +80,15 @@ class EnvironmentFactory:
             raise ConfigError(f"env={self.name!r} made {made!r}, which is no gymnasium.Env")
         return made
 
+    def spaces(self) -> tuple[spaces.Box, spaces.Box]:
+        """Give the spaces of observations and actions.
+
+        Raises:
+            ConfigError: an agent cannot learn from them.
+        """
+        with contextlib.closing(self.make()) as made:
+            return check_spaces(made.observation_space, made.action_space, self.name)
+
     def _make(self, arguments: dict[str, Any]) -> Any:
         if isinstance(self.source, EnvSpec):
             with warnings.catch_warnings():
@@ -95,9 +100,8 @@ class EnvironmentFactory:
                     disable_env_checker=True,
                     **arguments,
                 )
-        made = copy.deepcopy(self.source) if isinstance(self.source, gymnasium.Env) else None
-        if made is None:
-            made = self.source(**arguments)
+        is_made = isinstance(self.source, gymnasium.Env)
+        made = copy.deepcopy(self.source) if is_made else self.source(**arguments)
         if self.max_episode_steps is not None:
             made = gymnasium.wrappers.TimeLimit(made, self.max_episode_steps)
         return made
@@ -155,19 +159,6 @@ def make_factory(config: TrainConfig) -> EnvironmentFactory:
     return find_environment(
         config.env, config.environment_arguments(), config.wrappers, config.max_episode_steps
     )
-
-
-def environment_text(env: Any) -> str:
-    """Name an environment: so that it can be found again where that is possible."""
-    if isinstance(env, str):
-        return env
-    if isinstance(env, gymnasium.Env):
-        return f"{CUSTOM}{env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
-    name = getattr(env, "__qualname__", type(env).__name__)
-    module = sys.modules.get(getattr(env, "__module__", None) or "")
-    if module is not None and module.__name__ != "__main__" and getattr(module, name, None) is env:
-        return f"{module.__name__}:{name}"
-    return f"{CUSTOM}{name}"
 
 
 def _wrapper(wrapper: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium.wrappers.utils import RunningMeanStd
 from numpy.typing import NDArray
 
 from frugalrl.agents.policy import CLIP, ObservationScale
@@ -18,42 +19,33 @@ _EPSILON = 1e-8
 Floats = NDArray[np.float32]
 
 
-class Moments:
+class Moments(RunningMeanStd):
     """Mean and variance of all rows seen, merged batch by batch."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.mean = np.zeros(shape)
-        self.variance = np.ones(shape)
-        self.count = 1e-4  # so that the first batch counts for nearly everything
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        super().__init__(shape=shape)  # type: ignore[no-untyped-call]
 
     def update(self, rows: NDArray[Any]) -> None:
         """Take rows (n, ...) in; those that are not finite are left out."""
         flat = np.asarray(rows, np.float64)
         finite = flat[np.isfinite(flat).reshape(len(flat), -1).all(axis=1)]
-        if not len(finite):
-            return
-        mean, variance, count = finite.mean(0), finite.var(0), len(finite)
-        total = self.count + count
-        shift = mean - self.mean
-        self.mean = self.mean + shift * count / total
-        squares = self.variance * self.count + variance * count
-        self.variance = (squares + np.square(shift) * self.count * count / total) / total
-        self.count = total
+        if len(finite):
+            super().update(finite)  # type: ignore[no-untyped-call]
 
     @property
     def scale(self) -> NDArray[np.float64]:
         """One over the standard deviation."""
-        scale: NDArray[np.float64] = 1.0 / np.sqrt(self.variance + _EPSILON)
+        scale: NDArray[np.float64] = 1.0 / np.sqrt(self.var + _EPSILON)
         return scale
 
     def state_dict(self) -> dict[str, Any]:
         """Give arrays and JSON values that `load_state_dict` continues from."""
-        return {"mean": self.mean, "variance": self.variance, "count": float(self.count)}
+        return {"mean": self.mean, "variance": self.var, "count": float(self.count)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.mean = np.array(state["mean"])
-        self.variance = np.array(state["variance"])
+        self.var = np.array(state["variance"])
         self.count = float(state["count"])
 
 
@@ -69,7 +61,7 @@ class Normalizer:
 
     def __init__(self, what: str, shape: tuple[int, ...], environments: int, gamma: float) -> None:
         self._observations = Moments(shape) if what in ("obs", "both") else None
-        self._rewards = Moments(()) if what in ("reward", "both") else None
+        self._rewards = Moments() if what in ("reward", "both") else None
         self._returns = np.zeros(environments)
         self._gamma = gamma
         self._follow()

@@ -4,68 +4,61 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from frugalrl.agents.settings import LOSSES
 from frugalrl.files import appending, replacing, write_text_atomically
 from frugalrl.training.config import TrainConfig
-from frugalrl.training.errors import ConfigError
 from frugalrl.training.evaluation import Episodes
 from frugalrl.training.run_directory import RunDirectory
 
 Row = dict[str, float | int | None]
 
-_FIRST = ("env_steps", "train_seconds", "offered", "stored", "replaced", "dropped")
-_MIDDLE = ("buffer_bytes", "eval_reward")
-_LAST = (
-    *("buffer_size", "evicted", "rejected_nonfinite", "cells", "filter_bytes"),
-    *("updates", "learning_rate", "episodes", "episode_reward", "episode_length", "success_rate"),
-    *("eval_reward_std", "eval_length", "eval_control_cost", "eval_success_rate", "wall_seconds"),
-)
-TIME_COLUMNS = ("train_seconds", "wall_seconds")
-"""The only columns in which two runs with the same seed differ."""
-EVALUATION_COLUMNS = ("env_steps", "episode", "seed", "reward", "length", "control_cost")
-
-# Names that Stable-Baselines3 has for the same numbers.
-_SB3 = {
+# The columns of metrics.csv before and after an algorithm's losses, with their names in TensorBoard
+# and W&B: Stable-Baselines3's where it has one.
+_BEFORE_LOSSES = {
     "env_steps": "time/total_timesteps",
+    "train_seconds": "time/train_seconds",
+    "offered": "buffer/offered",
+    "stored": "buffer/stored",
+    "replaced": "buffer/replaced",
+    "dropped": "buffer/dropped",
+    "buffer_bytes": "buffer/bytes",
+    "eval_reward": "eval/mean_reward",
+}
+_AFTER_LOSSES = {
+    "buffer_size": "buffer/size",
+    "evicted": "buffer/evicted",
+    "rejected_nonfinite": "buffer/rejected_nonfinite",
+    "cells": "buffer/cells",
+    "filter_bytes": "buffer/filter_bytes",
+    "updates": "train/n_updates",
+    "learning_rate": "train/learning_rate",
     "episodes": "time/episodes",
     "episode_reward": "rollout/ep_rew_mean",
     "episode_length": "rollout/ep_len_mean",
     "success_rate": "rollout/success_rate",
-    "eval_reward": "eval/mean_reward",
+    "eval_reward_std": "eval/reward_std",
     "eval_length": "eval/mean_ep_length",
+    "eval_control_cost": "eval/control_cost",
     "eval_success_rate": "eval/success_rate",
-    "updates": "train/n_updates",
+    "wall_seconds": "time/wall_seconds",
 }
-_GROUPS = {
-    "buffer": (
-        *("offered", "stored", "replaced", "dropped", "buffer_bytes", "buffer_size"),
-        *("evicted", "rejected_nonfinite", "cells", "filter_bytes"),
-    ),
-    "eval": ("eval_reward_std", "eval_control_cost"),
-    "time": TIME_COLUMNS,
-}
+EVALUATION_COLUMNS = ("env_steps", "episode", "seed", "reward", "length", "control_cost")
 
 
 def columns(algo: str) -> tuple[str, ...]:
     """Give the columns of metrics.csv for an algorithm."""
-    return _FIRST + _MIDDLE + LOSSES[algo] + _LAST
+    return (*_BEFORE_LOSSES, *LOSSES[algo], *_AFTER_LOSSES)
 
 
 def tag(column: str) -> str:
-    """Give a column's name in TensorBoard and W&B: Stable-Baselines3's where it has one."""
-    if column in _SB3:
-        return _SB3[column]
-    for group, members in _GROUPS.items():
-        if column in members:
-            return f"{group}/{column.removeprefix(f'{group}_')}"
-    return f"train/{column}"
+    """Give a column's name in TensorBoard and W&B."""
+    return (_BEFORE_LOSSES | _AFTER_LOSSES).get(column, f"train/{column}")
 
 
 def tagged(row: Row) -> dict[str, float]:
@@ -92,19 +85,21 @@ class CsvFile:
     def __init__(
         self, path: Path, names: Sequence[str], kept: tuple[int, int] | None = None
     ) -> None:
-        self.names = tuple(names)
+        self._columns = len(names)
+        self._header = ",".join(names) + "\n"
         self.problem: str | None = None
         if kept is None:
-            write_text_atomically(path, _line(self.names))
+            write_text_atomically(path, self._header)
         else:
             self._cut_back(path, *kept)
         self._file = appending(path)
+        self._writer = csv.writer(self._file, lineterminator="\n")
 
     def _cut_back(self, path: Path, size: int, env_steps: int) -> None:
         """Keep the rows up to a checkpoint; of a damaged file those that can be read."""
         content = path.read_bytes() if path.is_file() else b""
         lines = content[:size].decode(errors="replace").splitlines(keepends=True)
-        whole = bool(lines) and lines[0] == _line(self.names) and all(map(self._fits, lines[1:]))
+        whole = bool(lines) and lines[0] == self._header and all(map(self._fits, lines[1:]))
         if whole and len(content) >= size:
             os.truncate(path, size)
             return
@@ -118,7 +113,7 @@ class CsvFile:
         else:
             self.problem = f"{path} is missing; of its rows"
         self.problem += f" {len(good)} could be read"
-        write_text_atomically(path, "".join([_line(self.names), *good]))
+        write_text_atomically(path, "".join([self._header, *good]))
 
     def _fits(self, line: str) -> bool:
         """Whether a line is a whole row of numbers."""
@@ -127,7 +122,7 @@ class CsvFile:
             numbers = [float(value) for value in values if value]
         except ValueError:
             return False
-        return line.endswith("\n") and len(values) == len(self.names) and len(numbers) > 0
+        return line.endswith("\n") and len(values) == self._columns and len(numbers) > 0
 
     @property
     def size(self) -> int:
@@ -136,10 +131,10 @@ class CsvFile:
         os.fsync(self._file.fileno())
         return self._file.tell()
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, values: Iterable[float | int | None]) -> None:
         """Append a row; a column without a value stays empty."""
-        # One write per line, flushed, so that whoever reads along sees whole rows.
-        self._file.write(_line([_text(row.get(name)) for name in self.names]))
+        self._writer.writerow(values)
+        # Line by line, so that whoever reads along sees whole rows.
         self._file.flush()
 
     def close(self) -> None:
@@ -208,53 +203,16 @@ class WeightsAndBiases:
         self._run.finish()
 
 
-def check_sinks(*, wandb: bool) -> None:
-    """Refuse to start when a wanted logger is not installed.
-
-    Raises:
-        ConfigError: naming the command that installs it.
-    """
-    if wandb:
-        try:
-            import wandb as _  # noqa: F401
-        except ImportError as error:
-            raise ConfigError(
-                "wandb=True needs Weights & Biases, which is not installed: pip install wandb"
-            ) from error
-
-
 def read_rows(path: Path) -> list[Row]:
     """Read a CSV file of metrics back; empty columns are None."""
     with path.open(encoding="utf-8", newline="") as file:
         return [{name: _number(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def evaluation_rows(env_steps: int, episodes: Episodes) -> list[dict[str, Any]]:
-    """Give the rows of evaluations.csv for one evaluation."""
-    arrays = (episodes.seeds, episodes.rewards, episodes.lengths, episodes.control_costs)
-    names = EVALUATION_COLUMNS[2:]
-    return [
-        {"env_steps": env_steps, "episode": number, **dict(zip(names, values, strict=True))}
-        for number, values in enumerate(zip(*(array.tolist() for array in arrays), strict=True))
-    ]
-
-
-def _line(values: Sequence[str]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue()
-
-
 def _steps_of(line: str) -> float:
     """Give the first column of a row, which counts steps in every file."""
     first = line.partition(",")[0]
     return float(first) if first else 0.0
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _number(text: str | None) -> float | int | None:
@@ -313,11 +271,13 @@ class Recorder:
             full["eval_control_cost"] = float(episodes.control_costs.mean())
         full = {name: full.get(name) for name in self._names}
         self.rows.append(full)
-        if episodes is not None and "evaluations" in self._files:
-            for line in evaluation_rows(int(row["env_steps"] or 0), episodes):
-                self._files["evaluations"].write(line)
-        if "metrics" in self._files:
-            self._files["metrics"].write(full)
+        if self._files:
+            self._files["metrics"].write(full.values())
+        if self._files and episodes is not None:
+            arrays = (episodes.seeds, episodes.rewards, episodes.lengths, episodes.control_costs)
+            rows = zip(*(array.tolist() for array in arrays), strict=True)
+            for number, values in enumerate(rows):
+                self._files["evaluations"].write([full["env_steps"], number, *values])
         for sink in self._sinks:
             sink.write(full)
 

@@ -7,8 +7,8 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, get_args
 
 from frugalrl.files import (
@@ -29,11 +29,18 @@ Method = Literal["fields", "replay", "fresh"]
 
 
 class RunDirectory:
-    """Names of a run's files, and the right to write them."""
+    """Names of a run's files, and the right to write them.
+
+    Raises:
+        RunDirectoryError: the path is no name of a directory.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._lock = DirectoryLock(self.path)
+        name = str(self.path)
+        if "\0" in name or name.encode(errors="ignore").decode() != name:
+            raise RunDirectoryError(f"the directory {name!r} has no name in UTF-8; rename it")
 
     config = property(lambda self: self.path / "config.json")
     metrics = property(lambda self: self.path / "metrics.csv")
@@ -57,38 +64,23 @@ class RunDirectory:
         Raises:
             RunDirectoryError: saying which, and what to do.
         """
-        self._check_name()
-        try:
-            self._check_unused()
-        except OSError as error:
-            raise RunDirectoryError(
-                f"out={str(self.path)!r} cannot be used: {error.strerror}"
-            ) from error
-
-    def _check_name(self) -> None:
-        try:
-            if b"\0" not in str(self.path).encode():
-                return
-        except UnicodeEncodeError:
-            pass
-        raise RunDirectoryError(f"the directory {str(self.path)!r} has no name in UTF-8; rename it")
-
-    def _check_unused(self) -> None:
-        if self.config.is_file():
-            what = "a finished run" if self.finished else "a run that was not finished"
-            how = "" if self.finished else f" (resume it with: frugalrl train --resume {self.path})"
-            raise RunDirectoryError(f"out={str(self.path)!r} holds {what}{how}; choose another")
-        if self.path.exists() and not self.path.is_dir():
-            raise RunDirectoryError(f"out={str(self.path)!r} is a file; choose a directory")
-        if self.path.is_dir() and not all(map(self._is_nothing, self.path.iterdir())):
-            raise RunDirectoryError(f"out={str(self.path)!r} is not empty; choose another")
-        parent = self.path
-        while not parent.exists():
-            parent = parent.parent
-        if not os.access(parent, os.W_OK | os.X_OK) or not parent.is_dir():
-            raise RunDirectoryError(
-                f"out={str(self.path)!r} cannot be created: {parent} is not a writable directory"
-            )
+        out = f"out={str(self.path)!r}"
+        with _explained(f"{out} cannot be used"):
+            if self.config.is_file():
+                what = "a run that was not finished"
+                how = f" (resume it with: frugalrl train --resume {self.path})"
+                if self.finished:
+                    what, how = "a finished run", ""
+                raise RunDirectoryError(f"{out} holds {what}{how}; choose another")
+            if self.path.exists() and not self.path.is_dir():
+                raise RunDirectoryError(f"{out} is a file; choose a directory")
+            if self.path.is_dir() and not all(map(self._is_nothing, self.path.iterdir())):
+                raise RunDirectoryError(f"{out} is not empty; choose another")
+            parent = next(path for path in (self.path, *self.path.parents) if path.exists())
+            if not os.access(parent, os.W_OK | os.X_OK) or not parent.is_dir():
+                raise RunDirectoryError(
+                    f"{out} cannot be created: {parent} is not a writable directory"
+                )
 
     def _is_nothing(self, path: Path) -> bool:
         """Whether a file is only what a run leaves that was killed before its configuration."""
@@ -102,17 +94,13 @@ class RunDirectory:
         Raises:
             RunDirectoryError: saying what is missing.
         """
-        self._check_name()
-        try:
-            is_directory, is_run = self.path.is_dir(), self.config.is_file()
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{str(self.path)!r} cannot be read: {error.strerror}"
-            ) from error
-        if not is_directory:
-            raise RunDirectoryError(f"{str(self.path)!r} is no directory: there is no run")
-        if not is_run:
-            raise RunDirectoryError(f"{str(self.path)!r} holds no run: its config.json is missing")
+        with _explained(f"{str(self.path)!r} cannot be read"):
+            if not self.path.is_dir():
+                raise RunDirectoryError(f"{str(self.path)!r} is no directory: there is no run")
+            if not self.config.is_file():
+                raise RunDirectoryError(
+                    f"{str(self.path)!r} holds no run: its config.json is missing"
+                )
 
     def create(self, config: TrainConfig, extra: dict[str, Any]) -> None:
         """Create the directory and write the configuration.
@@ -126,18 +114,15 @@ class RunDirectory:
             content = {"version": CONFIG_VERSION, "config": config.to_dict(), **extra, **_origin()}
             write_json(self.config, content)
         except OSError as error:
-            self._remove_empty()
+            # A directory in which nothing could be written is taken away: it can be tried again.
+            self.release()
+            with contextlib.suppress(OSError):
+                (self.path / LOCK).unlink(missing_ok=True)
+                self.checkpoints.rmdir()
+                self.path.rmdir()
             raise RunDirectoryError(
                 f"out={str(self.path)!r} cannot be created: {error.strerror}"
             ) from error
-
-    def _remove_empty(self) -> None:
-        """Take away a directory in which nothing could be written: it can be tried again."""
-        self.release()
-        with contextlib.suppress(OSError):
-            (self.path / LOCK).unlink(missing_ok=True)
-            self.checkpoints.rmdir()
-            self.path.rmdir()
 
     def read_config(self) -> tuple[TrainConfig, dict[str, Any]]:
         """Read the configuration, and everything else in its file.
@@ -155,9 +140,9 @@ class RunDirectory:
             if content["environment_state"] not in get_args(Method):
                 raise ValueError(f"environment_state={content['environment_state']!r} is unknown")
             return TrainConfig.from_dict(content["config"]), content
+        except RunDirectoryError:
+            raise
         except (OSError, ValueError, KeyError, TypeError) as error:
-            if isinstance(error, RunDirectoryError):
-                raise
             raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
 
     def acquire(self) -> None:
@@ -166,14 +151,11 @@ class RunDirectory:
         Raises:
             RunDirectoryError: another process holds it.
         """
-        try:
-            self._lock.acquire()
-        except DirectoryInUseError as error:
-            raise RunDirectoryError(str(error)) from error
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{str(self.path)!r} cannot be written: {error.strerror or error}"
-            ) from error
+        with _explained(f"{str(self.path)!r} cannot be written"):
+            try:
+                self._lock.acquire()
+            except DirectoryInUseError as error:
+                raise RunDirectoryError(str(error)) from error
         delete_leftovers(self.path)
         delete_leftovers(self.checkpoints)
 
@@ -184,13 +166,17 @@ class RunDirectory:
     def __enter__(self) -> RunDirectory:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Say what an error of the system means for a run."""
+    try:
+        yield
+    except OSError as error:
+        raise RunDirectoryError(f"{what}: {error.strerror or error}") from error
 
 
 def _origin() -> dict[str, Any]:

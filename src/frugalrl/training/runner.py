@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,32 +22,24 @@ from frugalrl.training import env_state
 from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore
 from frugalrl.training.config import (
     CUSTOM,
-    Origin,
-    Resolved,
     TrainConfig,
     agent_settings,
-    describe_admission,
-    filter_fields,
-    filter_notes,
+    environment_text,
     make_admission,
     resolve,
+    with_filter,
 )
 from frugalrl.training.console import configuration_lines
 from frugalrl.training.environments import (
-    EnvironmentFactory,
-    check_spaces,
-    environment_text,
     make_factory,
 )
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.process import limit_threads
-from frugalrl.training.records import check_sinks
 from frugalrl.training.run_directory import Method, RunDirectory
 from frugalrl.training.session import Session, TrainResult
 from frugalrl.training.starting import start_from
 
 if TYPE_CHECKING:
-    from frugalrl.admission.protocol import AdmissionFilter
     from frugalrl.training.callbacks import Callback
 
 Say = Callable[[str], None]
@@ -57,29 +48,6 @@ _FRESH = (
     "this environment's state can be neither read nor reproduced: a resumed run begins a new "
     "episode and differs from one that was not interrupted"
 )
-
-
-class Place:
-    """Where a run's steps are taken: in this process, or as a subclass says."""
-
-    about: Mapping[str, Any] = MappingProxyType({})
-    """What config.json says of it."""
-
-    def session(self, *arguments: Any) -> Session:
-        """Make the session, with `Session`'s arguments."""
-        return Session(*arguments)
-
-    def check(self, content: Mapping[str, Any]) -> None:
-        """Refuse to resume a run, known by its config.json, that was not made here.
-
-        Raises:
-            RunDirectoryError: its steps were taken elsewhere.
-        """
-        if "actors" in content:
-            raise RunDirectoryError(
-                "this run's steps were taken by actors: resume it with `frugalrl train --resume` "
-                "or frugalrl.distributed.training.resume"
-            )
 
 
 class Seeds(NamedTuple):
@@ -103,7 +71,8 @@ def train(
     progress: bool | None = None,
     say: Say | None = None,
     callbacks: Sequence[Callback] = (),
-    place: Place | None = None,
+    make_session: Callable[..., Session] = Session,
+    actors: Mapping[str, Any] | None = None,
 ) -> TrainResult:
     """Train as configured.
 
@@ -112,7 +81,8 @@ def train(
         progress: whether to show a live line; None: when the error stream is a terminal.
         say: takes lines for the user, such as the resolved configuration; None: nobody does.
         callbacks: called after rows of metrics, evaluations and checkpoints.
-        place: where steps are taken, if not here.
+        make_session: takes the arguments of `Session`, if steps are not taken here.
+        actors: what config.json says of whoever takes them then.
 
     Returns:
         The finished run.
@@ -122,13 +92,11 @@ def train(
         TrainingInterrupted: SIGINT or SIGTERM arrived; what can be resumed was saved.
         TrainingError: the run had to stop.
     """
-    place = Place() if place is None else place
     factory = make_factory(config)
     resolved = resolve(config)
     config = resolved.config
     limit_threads(config.threads)
-    check_sinks(wandb=config.wandb)
-    spaces = find_spaces(factory)
+    spaces = factory.spaces()
     seeds = Seeds.draw(config.seed, config.envs)
     directory = None if config.out is None else RunDirectory(config.out)
     if directory is not None:
@@ -138,17 +106,18 @@ def train(
     _check_budget(config, buffer)
     agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
     begun_with = start_from(config, agent, buffer)
-    resolved = _with_filter(resolved, buffer.admission)
+    resolved = with_filter(resolved, buffer.admission)
     config = resolved.config
     method: Method = "fresh" if directory is None else env_state.choose_method(factory)
     if directory is not None and method == "fresh":
         resolved.notes.append(_FRESH)
     with directory or contextlib.nullcontext():
         if directory is not None:
-            about = {"origins": resolved.origins, "notes": resolved.notes, **place.about}
-            directory.create(config, {"environment_state": method, **about})
+            about = {"origins": resolved.origins, "notes": resolved.notes}
+            elsewhere = {} if actors is None else {"actors": actors}
+            directory.create(config, {"environment_state": method, **about, **elsewhere})
             begun_with = [*configuration_lines(resolved), *begun_with]
-        session = place.session(config, factory, method, directory, progress, say)
+        session = make_session(config, factory, method, directory, progress, say)
         session.callbacks += callbacks
         for line in begun_with:
             session.say(line)
@@ -164,7 +133,7 @@ def resume(
     admission: Any = None,
     env: Any = None,
     callbacks: Sequence[Callback] = (),
-    place: Place | None = None,
+    make_session: Callable[..., Session] | None = None,
 ) -> TrainResult:
     """Go on with a run that was interrupted; it ends with the bits of one that was not.
 
@@ -176,19 +145,22 @@ def resume(
         admission: the filter, where the run was given one of your own: a fresh instance.
         env: the environment, where the run was given one that only its own code can make.
         callbacks: as for `train`.
-        place: where steps are taken, as for `train`.
+        make_session: as for `train`; None: steps are taken here.
 
     Raises:
         RunDirectoryError: there is no run, it is finished, or another process is at it.
         TrainingError: no checkpoint can be read, or the run had to stop.
     """
-    place = Place() if place is None else place
     directory = RunDirectory(path)
     directory.check_is_run()
     with directory:
         directory.acquire()
         config, content = directory.read_config()
-        place.check(content)
+        if "actors" in content and make_session is None:
+            raise RunDirectoryError(
+                "this run's steps were taken by actors: resume it with `frugalrl train --resume` "
+                "or frugalrl.distributed.training.resume"
+            )
         config = dataclasses.replace(config, out=directory.path)
         if directory.finished and steps is None:
             raise RunDirectoryError(
@@ -209,7 +181,6 @@ def resume(
             _check_same_run(config, found.state["config"], directory)
         config = _checked_again(config)
         limit_threads(config.threads)
-        check_sinks(wandb=config.wandb)
         factory = make_factory(config)
         if steps is not None:
             taken = 0 if found is None else int(found.state["loop"]["counters"]["env_steps"])
@@ -217,9 +188,9 @@ def resume(
             write_json(directory.config, {**content, "config": config.to_dict()})
         seeds = Seeds.draw(config.seed, config.envs)
         method = content["environment_state"]
-        session = place.session(config, factory, method, directory, progress, say)
+        session = (make_session or Session)(config, factory, method, directory, progress, say)
         session.callbacks += callbacks
-        spaces = find_spaces(factory)
+        spaces = factory.spaces()
         agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
@@ -293,17 +264,6 @@ def reopen(directory: RunDirectory) -> None:
     directory.final.unlink()
 
 
-def _with_filter(resolved: Resolved, used: AdmissionFilter) -> Resolved:
-    """Complete the filter's settings from the filter itself."""
-    config = describe_admission(resolved.config, used)
-    origins = dict(resolved.origins)
-    for name in filter_fields():
-        if getattr(config, name) is not None:
-            fallback: Origin = "default" if isinstance(resolved.config.admission, str) else "given"
-            origins.setdefault(name, fallback)
-    return Resolved(config, origins, filter_notes(config))
-
-
 def _with_admission(config: TrainConfig, admission: Any) -> TrainConfig:
     custom = isinstance(config.admission, str) and config.admission.startswith(CUSTOM)
     if custom and admission is None:
@@ -326,15 +286,6 @@ def _with_environment(config: TrainConfig, env: Any) -> TrainConfig:
     if own and environment_text(env) != config.env:
         raise ConfigError(f"env={env!r} is not the run's {config.env_name}")
     return dataclasses.replace(config, env=env) if own else config
-
-
-def find_spaces(factory: EnvironmentFactory) -> tuple[Box, Box]:
-    """Give the spaces of observations and actions, checked."""
-    environment = factory.make()
-    try:
-        return check_spaces(environment.observation_space, environment.action_space, factory.name)
-    finally:
-        environment.close()
 
 
 def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> ReplayBuffer:

@@ -143,14 +143,11 @@ class AsyncGroup:
     ) -> None:
         self.count = count
         self._timeout = timeout
-        template = factory.make()
-        self.observation_space = cast("spaces.Box", template.observation_space)
-        self.action_space = cast("spaces.Box", template.action_space)
-        template.close()
+        self.observation_space, self.action_space = factory.spaces()
         self.processes: list[Any] = []
         self._pipes: list[Connection] = []
         self._stacks: list[Connection] = []
-        make = CloudpickleWrapper(partial(SyncGroup, factory, 1, method))
+        make = CloudpickleWrapper(partial(SyncGroup, factory, 1, method))  # type: ignore[type-var]
         # Forking a process that runs threads can deadlock, so workers are spawned.
         context = multiprocessing.get_context("spawn")
         try:
@@ -182,9 +179,9 @@ class AsyncGroup:
     def step(self, actions: Floats) -> Step:
         """Take (n, a) actions."""
         steps = self._call("step", [(action[None],) for action in actions])
-        arrays = [np.concatenate(parts) for parts in zip(*(s[:5] for s in steps), strict=True)]
+        arrays = map(np.concatenate, zip(*(step[:5] for step in steps), strict=True))
         successes = [success for step in steps for success in step.successes]
-        return Step(*arrays, any(step.any_ended for step in steps), successes)
+        return Step._make((*arrays, any(step.any_ended for step in steps), successes))
 
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""
