@@ -190,14 +190,12 @@ def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:
     """
     from frugalrl.bench.worker import train_config
     from frugalrl.training.config import TrainConfig, resolve
-    from frugalrl.training.environments import check_spaces, make_factory
+    from frugalrl.training.environments import make_factory
 
     for task in suite.tasks:
         settings = {**suite.settings, **task.settings}
         own = {name: settings[name] for name in _OF_ENVIRONMENTS if name in settings}
-        environment = make_factory(TrainConfig(task.env, **own)).make()
-        check_spaces(environment.observation_space, environment.action_space, task.env)
-        environment.close()
+        make_factory(TrainConfig(task.env, **own)).spaces()
     for run in expand(replace(suite, seeds=suite.seeds[:1]), scale):
         try:
             resolve(train_config(run, {}, None))
