@@ -173,6 +173,14 @@ def test_published_numbers_stand_beside_ours(make_results: MakeResults) -> None:
     assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") > 5
 
 
+def test_published_numbers_stand_beside_the_papers_method_alone(
+    make_results: MakeResults,
+) -> None:
+    suite = made_up_suite(methods=("baseline", "fac-paper", "fac"), seeds=1)
+    rows = tables.full(summarize(read_results(make_results(suite)))).rows
+    assert [row[tables.TASK].published for row in rows] == ["paper: 20,000 steps", None]
+
+
 def test_a_verdict_has_two_sentences(make_results: MakeResults) -> None:
     text = verdict(summarize(read_results(make_results())))
     assert len(re.findall(r"\.(?:\s|$)", text)) == 2

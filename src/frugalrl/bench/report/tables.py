@@ -91,8 +91,8 @@ def methods(summary: Summary) -> Iterator[Row]:
     """Rewards of every method on every task, with intervals and the difference from baseline."""
     against = f"vs {_reference(summary).removeprefix('the ')}"
     settled = "mean convergence point; how many runs settled if not all"
-    for (task, _), entry in summary.methods.items():
-        digits = digits_for((summary.get(task, summary.reference) or entry).reward.value)
+    for entry in summary.methods.values():
+        digits = _digits(summary, entry)
         found = entry.against_reference
         yield {
             **_names(summary, entry),
@@ -131,8 +131,8 @@ def over_tasks(summary: Summary) -> Iterator[Row]:
     "and against a ring of that size, which overwrites the oldest. Differences of the mean "
     "final reward are paired by seed, over the seeds that both have, with 95 % bootstrap "
     "intervals from three seeds on; coloured where Welch's test confirms them. Bytes count "
-    "everything that the buffer holds, its filter included. *Second half* is the mean of the "
-    "evaluations in the second half of training: the final policy is but one moment of it.",
+    "everything that the buffer holds, its filter included. Second half: mean of the "
+    "evaluations in the second half of training; the final policy is but one moment of it.",
 )
 def equal_size(summary: Summary) -> Iterator[Row]:
     """Compare every rule with chance and with a ring that have as many places."""
@@ -162,7 +162,7 @@ def _size_of(method: Method) -> str | None:
 def _equal_size_row(
     summary: Summary, size: str, entry: MethodSummary, controls: list[MethodSummary | None]
 ) -> Row:
-    digits = digits_for(entry.reward.value)
+    digits = _digits(summary, entry)
     label = summary.results.method(rule_of(entry.method)[0]).label
 
     def against(measure: str, about: str) -> Row:
@@ -267,7 +267,7 @@ def benchmarks(summary: Summary) -> Iterator[Row]:
         dims = next((r.buffer.get("dimensions") for r in runs.values()), None) or []
         if any(entry.value is not None for entry in found.values()):
             yield {
-                TASK: _task_entry(summary, task),
+                TASK: _task_entry(summary, task, printed),
                 **{column: _beside(found[column], printed, columns[column]) for column in columns},
                 which: Entry(", ".join(map(str, dims)) or "–"),
             }
@@ -373,8 +373,10 @@ def published(summary: Summary) -> Iterator[Row]:
     for benchmark, algorithm, *printed in (row.values() for row in paper.table("full")):
         if (benchmark, algorithm) not in ran:
             label = f"{benchmark} ({algorithm})"
-            found = [Entry(text or "–", float(text) if text else None) for text in printed]
-            yield {TASK: Entry(label, label), **dict(zip(columns, found, strict=True))}
+            row: Row = {TASK: Entry(label, label)}
+            for column, text in zip(columns, printed, strict=True):
+                row[column] = Entry(_printed(text), float(text) if text else None)
+            yield row
 
 
 @_table(
@@ -411,7 +413,8 @@ def _pairs(
         printed = paper.published(table, *task) or {}
         for fac in summary.entries(task, FRUGAL):
             if other is not None:
-                yield _names(summary, fac) | {TASK: _task_entry(summary, task)}, other, fac, printed
+                head = _names(summary, fac) | {TASK: _task_entry(summary, task, printed)}
+                yield head, other, fac, printed
                 printed = {}
 
 
@@ -463,17 +466,19 @@ def _beside(entry: Entry, printed: paper.Row, key: str) -> Entry:
     text = printed.get(key)
     if text is None:
         return entry
-    if text.isdigit():
-        text = f"{int(text):,}"
-    if f"{key}_sd" in printed:
-        text = f"{text} ± {printed[f'{key}_sd']}"
-    return replace(entry, published=(text or "–").replace("-", "−"))
+    spread = f" ± {printed[f'{key}_sd']}" if f"{key}_sd" in printed else ""
+    return replace(entry, published=_printed(text) + spread)
 
 
-def _task_entry(summary: Summary, task: TaskKey) -> Entry:
-    """Name a task; the line below it says that the published number is below, and of how long."""
+def _printed(text: str) -> str:
+    """Write a number as printed in the paper, but with our minus and thousands separated."""
+    return f"{int(text):,}" if text.isdigit() else (text or "–").replace("-", "−")
+
+
+def _task_entry(summary: Summary, task: TaskKey, printed: paper.Row) -> Entry:
+    """Name a task; the line below it says that published numbers are below, and of how long."""
     name = task_name(task)
-    if not paper.benchmark_name(task[0]):
+    if not printed:
         return Entry(name, name)
     steps = {result.run.steps for result in summary.results.runs if result.run.task == task}
     published = find_preset(*task).get("steps")
@@ -485,6 +490,11 @@ def _names(summary: Summary, entry: MethodSummary) -> Row:
     """Begin a row: the task and the method."""
     name, label = task_name(entry.task), summary.results.method(entry.method).label
     return {TASK: Entry(name, name), METHOD: Entry(label, entry.method)}
+
+
+def _digits(summary: Summary, entry: MethodSummary) -> int:
+    """Choose the decimals of a task's rewards, the same for all of its methods."""
+    return digits_for((summary.get(entry.task, summary.reference) or entry).reward.value)
 
 
 def _interval(estimate: Estimate, digits: int = 2) -> Entry:
