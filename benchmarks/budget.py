@@ -91,8 +91,8 @@ def table_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
 
     def written(estimate: statistics.Estimate, sign: str = "") -> str:
         text = f"{estimate.value:{sign},.{digits}f}"
-        if estimate.has_interval:
-            text += f" [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+        if estimate.interval is not None:
+            text += " [{:,.{digits}f}, {:,.{digits}f}]".format(*estimate.interval, digits=digits)
         return text
 
     for number, entry in enumerate(entries):
@@ -137,7 +137,7 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
             points += full if name in ("small", "random-slot", "reservoir") else []
             points.sort(key=lambda entry: entry.bytes)
             rewards = np.array([entry.late_reward.value for entry in points])
-            bounds = np.array([[e.late_reward.low, e.late_reward.high] for e in points]).T
+            bounds = np.array([entry.late_reward.interval for entry in points]).T
             # Rules of one size stand a little apart, so that each interval can be seen.
             apart = [1.0 if entry in full else 1.06 ** (number - 2) for entry in points]
             axes.errorbar(

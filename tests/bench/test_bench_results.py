@@ -108,7 +108,7 @@ def test_summaries_by_hand(make_results: MakeResults) -> None:
     assert fac.mean("control_cost") == 51.0
     assert fac.against_reference is not None
     assert fac.against_reference.paired
-    assert fac.against_reference.difference.low == 2.0
+    assert fac.against_reference.difference.interval == (2.0, 2.0)
     assert summary.over_tasks == ()  # one task needs no scores over tasks
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Scores = NDArray[np.float64]
+Band = tuple[Scores, Scores]
+"""The lower and the upper ends of several intervals."""
 Estimator = Callable[[Sequence[Scores]], Scores]
 
 REPLICATIONS = 10_000
@@ -27,23 +29,14 @@ FEW_SEEDS = 10
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval; `low` and `high` are None where too few seeds allow none."""
+    """A number with its interval, which is None where there are too few seeds for one."""
 
     value: float
-    low: float | None
-    high: float | None
-    seeds: int
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether there were seeds enough for an interval."""
-        return self.low is not None and self.high is not None
+    interval: tuple[float, float] | None = None
 
     def excludes(self, number: float) -> bool:
         """Whether the interval exists and does not contain `number`."""
-        if self.low is None or self.high is None:
-            return False
-        return not self.low <= number <= self.high
+        return self.interval is not None and not self.interval[0] <= number <= self.interval[1]
 
 
 @dataclass(frozen=True)
@@ -126,9 +119,8 @@ def stratified_bootstrap(
 
     arrays = _as_tasks(tasks)
     value = float(estimator([task[None] for task in arrays])[0])
-    fewest = min(task.size for task in arrays)
-    if fewest < MIN_SEEDS_FOR_INTERVAL:
-        return Estimate(value, None, None, fewest)
+    if min(task.size for task in arrays) < MIN_SEEDS_FOR_INTERVAL:
+        return Estimate(value)
     # SciPy redraws each of several samples on its own, which is what stratified means.
     found = stats.bootstrap(
         arrays,
@@ -139,7 +131,7 @@ def stratified_bootstrap(
         method="percentile",
         rng=generator,
     ).confidence_interval
-    return Estimate(value, float(found.low), float(found.high), fewest)
+    return Estimate(value, (float(found.low), float(found.high)))
 
 
 def estimate_mean(scores: ArrayLike, generator: np.random.Generator) -> Estimate:
@@ -168,24 +160,22 @@ def estimate_improvement(
 
 def estimate_profile(
     tasks: Sequence[ArrayLike], thresholds: ArrayLike, generator: np.random.Generator
-) -> tuple[Scores, Scores | None, Scores | None]:
+) -> tuple[Scores, Band | None]:
     """Estimate a performance profile and its pointwise interval (None with too few seeds)."""
     arrays = _as_tasks(tasks)
     taus = np.asarray(thresholds, dtype=np.float64)
     profile = performance_profile(arrays, taus)
     if min(task.size for task in arrays) < MIN_SEEDS_FOR_INTERVAL:
-        return profile, None, None
+        return profile, None
     redrawn = [generator.integers(0, task.size, (_FEW_REPLICATIONS, task.size)) for task in arrays]
     drawn = np.concatenate([task[rows] for task, rows in zip(arrays, redrawn, strict=True)], axis=1)
     # Threshold by threshold: the whole cube would be replications x runs x thresholds.
     shares = np.stack([(drawn > tau).mean(axis=1) for tau in taus])
     low, high = np.percentile(shares, _INTERVAL, axis=1)
-    return profile, np.asarray(low), np.asarray(high)
+    return profile, (low, high)
 
 
-def mean_band(
-    values: Scores, generator: np.random.Generator
-) -> tuple[Scores, Scores] | tuple[None, None]:
+def mean_band(values: Scores, generator: np.random.Generator) -> Band | None:
     """Bootstrap the mean over runs (runs, steps), the same runs redrawn for all steps.
 
     Returns:
@@ -193,10 +183,10 @@ def mean_band(
     """
     runs = values.shape[0]
     if runs < MIN_SEEDS_FOR_INTERVAL:
-        return None, None
+        return None
     weights = generator.multinomial(runs, np.full(runs, 1 / runs), size=_FEW_REPLICATIONS) / runs
     low, high = np.percentile(weights @ values, _INTERVAL, axis=0)
-    return np.asarray(low), np.asarray(high)
+    return low, high
 
 
 def compare_means(

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from frugalrl.bench.report.figure import HEAT_COLORS, Bars, Dots, Figure, Heat, Line
+from frugalrl.bench.report.figure import HEAT_COLORS, Bars, Dots, Figure, Heat, Line, whiskers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-FORMATS = ("svg", "pdf")
+FORMATS = {"svg": "Date", "pdf": "CreationDate"}
+"""By a file's suffix: the date in it that would make the same figure differ."""
 _SIZE = (7.2, 4.2)
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _STYLE: dict[Any, Any] = {
@@ -41,15 +42,14 @@ def render(figure: Figure) -> dict[str, bytes]:
     from matplotlib import rc_context
     from matplotlib.figure import Figure as Canvas
 
-    dates: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     drawn = {}
     # Names of tasks are a user's: a dollar sign in one is no mathematics.
     with rc_context({**_STYLE, "text.parse_math": False}):
         canvas = Canvas(figsize=_SIZE, layout="tight")
         _draw(figure, canvas.add_subplot())
-        for form in FORMATS:
+        for form, date in FORMATS.items():
             file = io.BytesIO()
-            canvas.savefig(file, format=form, metadata={"Title": figure.title, **dates[form]})
+            canvas.savefig(file, format=form, metadata={"Title": figure.title, date: None})
             drawn[form] = file.getvalue()
     return drawn
 
@@ -58,7 +58,7 @@ def _draw(figure: Figure, axes: Axes) -> None:
     bars = [trace for trace in figure.traces if isinstance(trace, Bars)]
     for trace in figure.traces:
         if isinstance(trace, Line):
-            (_draw_points if trace.markers else _draw_line)(trace, axes)
+            _draw_line(trace, axes)
         elif isinstance(trace, Bars):
             _draw_bars(trace, bars.index(trace), len(bars), axes)
         elif isinstance(trace, Dots):
@@ -89,27 +89,14 @@ def _draw(figure: Figure, axes: Axes) -> None:
 
 
 def _draw_line(trace: Line, axes: Axes) -> None:
-    style = _DASHES.get(trace.dash, "-")
-    marker = "o" if trace.x.size == 1 else ""
-    if trace.low is not None and trace.high is not None:
-        axes.fill_between(trace.x, trace.low, trace.high, color=trace.color, alpha=0.16, lw=0)
-    axes.plot(
-        trace.x, trace.y, style, marker=marker, color=trace.color, lw=trace.width, label=trace.name
-    )
-
-
-def _draw_points(trace: Line, axes: Axes) -> None:
-    axes.errorbar(
-        trace.x,
-        trace.y,
-        yerr=_whiskers(trace.y, trace.low, trace.high),
-        fmt=_DASHES.get(trace.dash, "-"),
-        marker="o",
-        color=trace.color,
-        lw=1.5,
-        capsize=3,
-        label=trace.name,
-    )
+    style: dict[str, Any] = {"ls": _DASHES[trace.dash], "color": trace.color, "label": trace.name}
+    if trace.markers:
+        bars = None if trace.band is None else whiskers(trace.y, trace.band)
+        axes.errorbar(trace.x, trace.y, yerr=bars, marker="o", lw=1.5, capsize=3, **style)
+        return
+    if trace.band is not None:
+        axes.fill_between(trace.x, *trace.band, color=trace.color, alpha=0.16, lw=0)
+    axes.plot(trace.x, trace.y, marker="o" if trace.x.size == 1 else "", lw=trace.width, **style)
 
 
 def _draw_bars(trace: Bars, position: int, count: int, axes: Axes) -> None:
@@ -119,14 +106,11 @@ def _draw_bars(trace: Bars, position: int, count: int, axes: Axes) -> None:
 
 
 def _draw_dots(trace: Dots, place: int, axes: Axes) -> None:
-    axes.plot(
-        np.full(trace.values.size, place - 0.06), trace.values, "o", color=trace.color, alpha=0.45
-    )
-    low, high = (None if bound is None else np.array([bound]) for bound in (trace.low, trace.high))
-    mean = np.array([trace.mean])
-    axes.errorbar(
-        [place + 0.06], mean, yerr=_whiskers(mean, low, high), fmt="D", color=trace.color, capsize=4
-    )
+    beside = np.full(trace.values.size, place - 0.06)
+    axes.plot(beside, trace.values, "o", color=trace.color, alpha=0.45)
+    mean, interval = [trace.mean.value], trace.mean.interval
+    bars = None if interval is None else whiskers(mean, interval)
+    axes.errorbar([place + 0.06], mean, yerr=bars, fmt="D", color=trace.color, capsize=4)
 
 
 def _draw_heat(trace: Heat, axes: Axes) -> None:
@@ -151,13 +135,6 @@ def _write_ticks(axis: Axis, scale: str) -> None:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(lambda value, _: tick_label(value))
-
-
-def _whiskers(values: Any, low: Any, high: Any) -> Any:
-    """Give distances below and above, None where there is no interval."""
-    if low is None or high is None:
-        return None
-    return np.stack([values - low, high - values])
 
 
 def tick_label(value: float) -> str:

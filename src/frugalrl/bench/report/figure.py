@@ -9,7 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from frugalrl.bench.statistics import Band, Estimate
+
 Numbers = NDArray[np.float64]
+HEAT_COLORS = ("#a8d0f5", "#2166d1", "#0b2350")
+"""From few transitions to many; both ends stand out from white and from black."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,7 @@ class Line:
     color: str
     dash: str = "solid"
     """`solid`, `dash`, `dot` or `dashdot`."""
-    low: Numbers | None = None
-    high: Numbers | None = None
+    band: Band | None = None
     width: float = 2.0
     markers: bool = False
     """A few measured points instead of a curve."""
@@ -45,10 +48,8 @@ class Dots:
     name: str
     """The category."""
     values: Numbers
-    mean: float
+    mean: Estimate
     color: str
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,30 +93,21 @@ class Figure:
 
     def to_plotly(self) -> dict[str, Any]:
         """Give `data` and `layout` for Plotly; colours of text and grid are the page's."""
-        data: list[dict[str, Any]] = []
-        for trace in self.traces:
-            if isinstance(trace, Line):
-                data += _plotly_points(trace) if trace.markers else _plotly_line(trace)
-            elif isinstance(trace, Bars):
-                data.append(_plotly_bars(trace, self.categories))
-            elif isinstance(trace, Dots):
-                data += _plotly_dots(trace)
-            else:
-                data.append(_plotly_heat(trace))
-        layout = {
-            "xaxis": {"title": {"text": self.x_title}, "type": self.x_scale},
-            "yaxis": {"title": {"text": self.y_title}, "type": self.y_scale},
-            "barmode": "group",
-            "showlegend": self.has_legend,
-        }
-        if self.x_scale == "log":
-            layout["xaxis"]["dtick"] = "D2"  # type: ignore[index]  # ticks at 1, 2 and 5
+        ticks = {"dtick": "D2", "tickformat": "~g"}  # at 1, 2 and 5; 0.5 is not written as 5
+        x_axis, y_axis = (
+            {"title": {"text": title}, "type": scale} | (ticks if scale == "log" else {})
+            for title, scale in ((self.x_title, self.x_scale), (self.y_title, self.y_scale))
+        )
         if self.categories:
             # Plotly would take names like 0.1 and 10000 for places on an axis of numbers.
-            layout["xaxis"]["type"] = "category"  # type: ignore[index]
+            x_axis["type"] = "category"
         if self.y_zero and self.y_scale == "linear":
-            layout["yaxis"]["rangemode"] = "tozero"  # type: ignore[index]
-        return {"data": data, "layout": layout}
+            y_axis["rangemode"] = "tozero"
+        layout = {"barmode": "group", "showlegend": self.has_legend}
+        return {
+            "data": [part for trace in self.traces for part in _plotly(trace, self.categories)],
+            "layout": {"xaxis": x_axis, "yaxis": y_axis, **layout},
+        }
 
 
 def told_apart(figure: Figure) -> Figure:
@@ -123,9 +115,8 @@ def told_apart(figure: Figure) -> Figure:
 
     The caption names them, because a reader cannot be expected to look for them.
     """
-    lines = [t for t in figure.traces if isinstance(t, Line) and not t.markers]
-    bounds = [bound for line in lines for bound in (line.y.min(), line.y.max()) if line.y.size]
-    tolerance = 0.004 * (max(bounds) - min(bounds)) if bounds else 0.0
+    lines = [t for t in figure.traces if isinstance(t, Line) and not t.markers and t.y.size]
+    tolerance = 0.004 * np.ptp(np.concatenate([line.y for line in lines])) if lines else 0.0
     groups: list[list[Line]] = []
     for line in lines:
         for group in groups:
@@ -137,35 +128,25 @@ def told_apart(figure: Figure) -> Figure:
         else:
             groups.append([line])
     together = [group for group in groups if len(group) > 1]
-    widths = {
-        id(line): 2.0 + 3.0 * (len(group) - 1 - place)
+    drawn = {
+        id(line): replace(line, width=2.0 + 3.0 * (len(group) - 1 - place))
         for group in together
         for place, line in enumerate(group)
     }
-    said = [f"{_listed([line.name for line in group])} coincide." for group in together]
-    traces = [
-        replace(trace, width=widths[id(trace)])
-        if isinstance(trace, Line) and id(trace) in widths
-        else trace
-        for trace in figure.traces
-    ]
-    return replace(figure, traces=traces, caption=" ".join(filter(None, [figure.caption, *said])))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    said = [figure.caption] if figure.caption else []
+    for *names, last in ([line.name for line in group] for group in together):
+        said.append(f"{', '.join(names)} and {last} coincide.")
+    traces = [drawn.get(id(trace), trace) for trace in figure.traces]
+    return replace(figure, traces=traces, caption=" ".join(said))
 
 
 def rounded(values: ArrayLike, digits: int = 5) -> list[float | int | None]:
     """Keep some significant digits, which halves a report's size; NaN becomes null."""
-    return [_round(float(value), digits) for value in np.asarray(values).ravel()]
-
-
-def _round(value: float, digits: int) -> float | int | None:
-    if not np.isfinite(value):
-        return None
-    short = float(f"{value:.{digits}g}")
-    return int(short) if short == int(short) else short
+    short = [float(f"{value:.{digits}g}") for value in np.asarray(values).ravel()]
+    return [
+        None if not np.isfinite(value) else int(value) if value.is_integer() else value
+        for value in short
+    ]
 
 
 def faint(color: str, opacity: float) -> str:
@@ -174,26 +155,38 @@ def faint(color: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
+def _plotly(trace: Trace, categories: Sequence[str]) -> list[dict[str, Any]]:
+    """Give the parts of which Plotly makes a trace."""
+    if isinstance(trace, Line):
+        return _plotly_line(trace)
+    if isinstance(trace, Dots):
+        return _plotly_dots(trace)
+    return [_plotly_heat(trace) if isinstance(trace, Heat) else _plotly_bars(trace, categories)]
+
+
 def _plotly_line(trace: Line) -> list[dict[str, Any]]:
     x = rounded(trace.x)
     shown: dict[str, Any] = {
         "type": "scatter",
-        "mode": "lines" if len(x) > 1 else "markers",
+        "mode": "lines+markers" if trace.markers else "lines" if len(x) > 1 else "markers",
         "name": trace.name,
         "x": x,
         "y": rounded(trace.y),
         "line": {"color": trace.color, "width": trace.width, "dash": trace.dash},
-        "marker": {"color": trace.color},
+        "marker": {"color": trace.color, "size": 8},
         "legendgroup": trace.name,
     }
-    if trace.low is None or trace.high is None or len(x) < 2:
+    if trace.band is None:
         return [shown]
+    if trace.markers:
+        return [shown | _plotly_whiskers(trace.y, trace.band)]
+    low, high = map(rounded, trace.band)
     band = {
         "type": "scatter",
         "mode": "lines",
         "name": trace.name,
         "x": x + x[::-1],
-        "y": rounded(trace.high) + rounded(trace.low)[::-1],
+        "y": high + low[::-1],
         "fill": "toself",
         "fillcolor": faint(trace.color, 0.16),
         "line": {"width": 0, "color": trace.color},
@@ -204,33 +197,21 @@ def _plotly_line(trace: Line) -> list[dict[str, Any]]:
     return [band, shown]
 
 
-def _plotly_points(trace: Line) -> list[dict[str, Any]]:
-    points: dict[str, Any] = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": trace.name,
-        "x": rounded(trace.x),
-        "y": rounded(trace.y),
-        "line": {"color": trace.color, "dash": trace.dash},
-        "marker": {"color": trace.color, "size": 8},
-    }
-    return [points | _plotly_whiskers(trace.y, trace.low, trace.high)]
+def whiskers(values: ArrayLike, band: Any) -> Numbers:
+    """Give the distances of an interval's ends from values: those below, those above."""
+    return np.abs(np.asarray(band).reshape(2, -1) - values)
 
 
-def _plotly_whiskers(
-    values: Numbers, low: Numbers | None, high: Numbers | None, **style: Any
-) -> dict[str, Any]:
-    if low is None or high is None:
-        return {}
+def _plotly_whiskers(values: ArrayLike, band: Any) -> dict[str, Any]:
+    below, above = map(rounded, whiskers(values, band))
     return {
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": rounded(high - values),
-            "arrayminus": rounded(values - low),
+            "array": above,
+            "arrayminus": below,
             "thickness": 1.2,
             "width": 4,
-            **style,
         }
     }
 
@@ -259,11 +240,11 @@ def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
         "mode": "markers",
         "name": f"{trace.name}, mean",
         "x": [_wrapped(trace.name)],
-        "y": rounded([trace.mean]),
+        "y": rounded([trace.mean.value]),
         "marker": {"color": trace.color, "size": 11, "symbol": "diamond"},
     }
-    low, high = (None if bound is None else np.array([bound]) for bound in (trace.low, trace.high))
-    mean |= _plotly_whiskers(np.array([trace.mean]), low, high, color=trace.color)
+    if trace.mean.interval is not None:
+        mean |= _plotly_whiskers([trace.mean.value], trace.mean.interval)
     return [seeds, mean]
 
 
@@ -276,24 +257,20 @@ def _plotly_heat(trace: Heat) -> dict[str, Any]:
     counts = trace.counts.astype(np.float64)
     logs = np.log10(counts, out=np.full(counts.shape, np.nan), where=counts > 0)
     top = float(np.log10(max(trace.largest, 2)))
-    ticks = [10**power for power in range(int(top) + 1)]
+    powers = range(int(top) + 1)
     return {
         "type": "heatmap",
         "x": rounded((trace.x_edges[1:] + trace.x_edges[:-1]) / 2),
         "y": rounded((trace.y_edges[1:] + trace.y_edges[:-1]) / 2),
         "z": [rounded(row, 3) for row in logs],
-        "customdata": [[int(count) for count in row] for row in trace.counts],
+        "customdata": trace.counts.tolist(),
         "hovertemplate": "%{customdata} transitions<extra></extra>",
         "zmin": 0,
         "zmax": top,
-        "colorscale": [[0, HEAT_COLORS[0]], [0.5, HEAT_COLORS[1]], [1, HEAT_COLORS[2]]],
+        "colorscale": [[place / 2, color] for place, color in enumerate(HEAT_COLORS)],
         "colorbar": {
             "thickness": 10,
-            "tickvals": [float(np.log10(tick)) for tick in ticks],
-            "ticktext": [f"{tick:,}" for tick in ticks],
+            "tickvals": list(powers),
+            "ticktext": [f"{10**power:,}" for power in powers],
         },
     }
-
-
-HEAT_COLORS = ("#a8d0f5", "#2166d1", "#0b2350")
-"""From few transitions to many; both ends stand out from white and from black."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from frugalrl.bench.aggregate import (
     generator_for,
     task_name,
 )
-from frugalrl.bench.methods import CONTROLS, PARAMETERS, has_share, rule_of, split_variant
+from frugalrl.bench.methods import CONTROLS, PARAMETERS, Method, has_share, rule_of, split_variant
 from frugalrl.bench.report.figure import (
     Bars,
     Dots,
@@ -68,13 +70,14 @@ def _of_task(task: TaskKey, kind: str, title: str, x: str, y: str, **rest: Any) 
 
 def learning_curves(summary: Summary, task: TaskKey) -> Figure:
     """Reward of the evaluations while training: mean over seeds, with a bootstrap band."""
+    curves = _mean_lines(summary, task, _plain_methods(summary), _rewards, banded=True)
     return _of_task(
         task,
         "learning",
         "reward while training",
         _STEPS,
         "evaluation reward",
-        traces=(curves := _reward_curves(summary, task, _plain_methods(summary))),
+        traces=curves,
         caption=_band_caption(curves),
         group="learning",
     )
@@ -82,70 +85,55 @@ def learning_curves(summary: Summary, task: TaskKey) -> Figure:
 
 def final_rewards(summary: Summary, task: TaskKey) -> Figure:
     """Draw the final reward of every seed, and each method's mean with its interval."""
-    found = [entry for name in summary.results.methods if (entry := summary.get(task, name))]
-    methods = [summary.results.method(entry.method) for entry in found]
-    some = any(entry.reward.has_interval for entry in found)
+    dots = []
+    for entry in summary.entries(task):
+        method = summary.results.method(entry.method)
+        rewards = np.array(list(entry.rewards.values()))
+        dots.append(Dots(method.label, rewards, entry.reward, method.color))
+    some = any(trace.mean.interval for trace in dots)
     return _of_task(
         task,
         "final",
         "reward of the final policy",
         "",
         "final reward",
-        traces=[
-            Dots(
-                method.label,
-                np.array(list(entry.rewards.values())),
-                entry.reward.value,
-                method.color,
-                entry.reward.low,
-                entry.reward.high,
-            )
-            for entry, method in zip(found, methods, strict=True)
-        ],
+        traces=dots,
         caption="Each dot is a seed, the large mark their mean"
         + (f" with its 95 % bootstrap interval {_MANY_SEEDS}." if some else _NO_INTERVAL),
-        categories=[method.label for method in methods],
+        categories=[trace.name for trace in dots],
         group="learning",
     )
 
 
 def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) -> Figure:
     """Draw the final reward over bytes, or that of the second half of training: a line per rule."""
-
-    def reward(entry: MethodSummary) -> statistics.Estimate:
-        return entry.late_reward if late else entry.reward
-
+    reward: Callable[[MethodSummary], statistics.Estimate]
+    reward = attrgetter("late_reward" if late else "reward")
+    shown = [e for e in summary.entries(task) if np.isfinite(reward(e).value + e.bytes)]
     rules: dict[str, list[MethodSummary]] = {}
-    for name in summary.results.methods:
-        entry = summary.get(task, name)
-        if entry is not None and np.isfinite([reward(entry).value, entry.bytes]).all():
-            rules.setdefault(rule_of(name)[0], []).append(entry)
-    full = rules.get(BASELINE, [])
+    for entry in shown:
+        rules.setdefault(rule_of(entry.method)[0], []).append(entry)
     traces = []
     for rule, entries in rules.items():
         # With room for everything, a rule for a given size is the baseline.
-        points = entries + full if rule in (*CONTROLS, "reservoir") else entries
-        points = sorted(points, key=lambda entry: entry.bytes)
+        full = rules.get(BASELINE, []) if rule in (*CONTROLS, "reservoir") else []
+        points = sorted(entries + full, key=lambda entry: entry.bytes)
+        intervals = [found for entry in points if (found := reward(entry).interval)]
+        low, high = np.array(intervals).reshape(-1, 2).T
         method = summary.results.method(rule)
-        bounded = all(reward(entry).has_interval for entry in points)
-        low, high = (
-            (np.array([getattr(reward(entry), side) for entry in points]) if bounded else None)
-            for side in ("low", "high")
+        line = Line(
+            method.label,
+            np.array([entry.bytes for entry in points]) / 1e6,
+            np.array([reward(entry).value for entry in points]),
+            method.color,
+            "solid" if len(points) > 1 else "dot",
+            (low, high) if len(intervals) == len(points) else None,
+            markers=True,
         )
-        traces.append(
-            Line(
-                method.label,
-                np.array([entry.bytes for entry in points]) / 1e6,
-                np.array([reward(entry).value for entry in points]),
-                method.color,
-                "solid" if len(points) > 1 else "dot",
-                low,
-                high,
-                markers=True,
-            )
-        )
-    seeds = sorted({len(entry.seeds) for entries in rules.values() for entry in entries})
-    many = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1])))) if seeds else "0"
+        traces.append(line)
+    seeds = [len(entry.seeds) for entry in shown] or [0]
+    many = " to ".join(map(str, sorted({min(seeds), max(seeds)})))
+    half = " The reward is the mean of the evaluations in the second half of training."
     return _of_task(
         task,
         "late" if late else "bytes",
@@ -155,8 +143,7 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
         traces=traces,
         caption=f"Mean over {many} seeds with its 95 % bootstrap interval; a point per "
         "budget. The lines of rules for a given size end in the baseline, which has room for "
-        "everything."
-        + (" The reward is the mean of the evaluations in the second half of training." * late),
+        "everything." + (half if late else ""),
         group="budget",
         x_scale="log",
     )
@@ -166,14 +153,12 @@ def performance_profiles(summary: Summary) -> Figure:
     """Draw the share of runs above each normalised score."""
     taus = np.linspace(0.0, 1.5, 76)
     traces = []
-    for name in _plain_methods(summary):
-        tasks = list(summary.scores.get(name, {}).values())
+    for method in _plain_methods(summary):
+        tasks = list(summary.scores.get(method.name, {}).values())
         if tasks:
-            profile, low, high = statistics.estimate_profile(
-                tasks, taus, generator_for("profile", name)
-            )
-            method = summary.results.method(name)
-            traces.append(Line(method.label, taus, profile, method.color, method.dash, low, high))
+            generator = generator_for("profile", method.name)
+            profile, band = statistics.estimate_profile(tasks, taus, generator)
+            traces.append(Line(method.label, taus, profile, method.color, method.dash, band))
     return Figure(
         "profile",
         "Performance profile over all tasks",
@@ -218,12 +203,7 @@ def acceptance(summary: Summary, task: TaskKey) -> Figure:
         moved = offered > 0
         return steps[moved], 100.0 * (stored[moved] / offered[moved])
 
-    results = summary.results
-    filtered = [
-        name
-        for name in _plain_methods(summary)
-        if results.method(name).settings.get("admission") is not None
-    ]
+    filtered = [m for m in _plain_methods(summary) if m.settings.get("admission") is not None]
     return _of_task(
         task,
         "acceptance",
@@ -313,24 +293,27 @@ def hyper_parameters(summary: Summary) -> list[Figure]:
     figures = []
     for parameter, variants in by_parameter.items():
         default = PARAMETERS[parameter].default
-        names = {FAC: f"{default:g}" if isinstance(default, float) else str(default), **variants}
-        ordered = dict(sorted(names.items(), key=lambda item: _sort_value(item[1])))
+        values = {FAC: default if isinstance(default, str) else f"{default:g}", **variants}
+        if not isinstance(default, str):
+            values = dict(sorted(values.items(), key=lambda item: float(item[1])))
         for task in summary.results.tasks:
-            figures += _parameter_figures(summary, task, parameter, ordered)
+            figures += _parameter_figures(summary, task, parameter, values)
     return figures
 
 
 def _parameter_figures(
-    summary: Summary, task: TaskKey, parameter: str, names: dict[str, str]
+    summary: Summary, task: TaskKey, parameter: str, values: dict[str, str]
 ) -> list[Figure]:
-    others = [name for name in names if name != FAC]
-    colors = {FAC: summary.results.method(FAC).color}
-    colors |= {name: _VALUE_COLORS[i % len(_VALUE_COLORS)] for i, name in enumerate(others)}
-    if parameter == "kernel":
-        colors = {name: _KERNEL_COLORS.get(value, "#7a7f87") for name, value in names.items()}
-    labels = {name: f"{parameter} {value}" for name, value in names.items()}
-    present = {name: entry for name in names if (entry := summary.get(task, name))}
-    curves = _reward_curves(summary, task, names, labels, colors)
+    """Draw the methods of one parameter, given by its value in each."""
+    colors, ours = itertools.cycle(_VALUE_COLORS), summary.results.method(FAC).color
+    methods = []
+    for name, value in values.items():
+        color = ours if name == FAC else next(colors)
+        if parameter == "kernel":
+            color = _KERNEL_COLORS.get(value, "#7a7f87")
+        methods.append(Method(name, f"{parameter} {value}", "", color=color))
+    curves = _mean_lines(summary, task, methods, _rewards, banded=True)
+    present = summary.entries(task, list(values))
     default = "" if parameter == "kernel" else " The filter's default in dark blue."
     return [
         _of_task(
@@ -349,20 +332,11 @@ def _parameter_figures(
             f"buffer by {parameter}",
             parameter,
             "transitions at the end",
-            traces=[
-                Bars("buffer", np.array([e.size for e in present.values()]), colors[FAC]),
-            ],
-            categories=[names[name] for name in present],
+            traces=[Bars("buffer", np.array([entry.size for entry in present]), ours)],
+            categories=[values[entry.method] for entry in present],
             group="parameters",
         ),
     ]
-
-
-def _sort_value(text: str) -> tuple[float, str]:
-    try:
-        return float(text), ""
-    except ValueError:
-        return 0.0, text
 
 
 def kernel_masses() -> Figure:
@@ -396,9 +370,8 @@ def computation_time(summary: Summary) -> Figure:
     """Draw the training time of every method on every task."""
     tasks = summary.results.tasks
     traces = []
-    for name in _plain_methods(summary):
-        method = summary.results.method(name)
-        entries = [summary.get(task, name) for task in tasks]
+    for method in _plain_methods(summary):
+        entries = [summary.get(task, method.name) for task in tasks]
         seconds = [entry.train_seconds if entry else np.nan for entry in entries]
         traces.append(Bars(method.label, np.array(seconds), method.color))
     return Figure(
@@ -417,59 +390,45 @@ def computation_time(summary: Summary) -> Figure:
 def _mean_lines(
     summary: Summary,
     task: TaskKey,
-    names: Iterable[str],
+    methods: Iterable[Method],
     curve: Callable[[Result], tuple[Numbers, Numbers]],
+    *,
+    banded: bool = False,
 ) -> list[Line]:
-    """Draw the mean over seeds of a curve of each method's runs."""
+    """Draw the mean over seeds of a curve of each method's runs, with bands where seeds allow."""
     lines = []
-    for name in names:
-        runs = summary.results.select(task, name)
+    for method in methods:
+        runs = summary.results.select(task, method.name)
         grid, values = measures.mean_curve([curve(result) for result in runs.values()])
         if grid.size:
-            method = summary.results.method(name)
-            lines.append(Line(method.label, grid, values.mean(axis=0), method.color, method.dash))
+            generator = generator_for(*task, method.name, "curve")
+            band = statistics.mean_band(values, generator) if banded else None
+            mean = values.mean(axis=0)
+            lines.append(Line(method.label, grid, mean, method.color, method.dash, band))
     return lines
 
 
-def _reward_curves(
-    summary: Summary,
-    task: TaskKey,
-    names: Iterable[str],
-    labels: dict[str, str] | None = None,
-    colors: dict[str, str] | None = None,
-) -> list[Line]:
-    """Draw the mean evaluation reward of some methods, with bands where seeds allow."""
-    lines = []
-    for name in names:
-        runs = summary.results.select(task, name)
-        grid, values = measures.mean_curve([result.curve for result in runs.values()])
-        if not grid.size:
-            continue
-        method = summary.results.method(name)
-        low, high = statistics.mean_band(values, generator_for(*task, name, "curve"))
-        label = (labels or {}).get(name, method.label)
-        color = (colors or {}).get(name, method.color)
-        dash = method.dash if colors is None else "solid"
-        lines.append(Line(label, grid, values.mean(axis=0), color, dash, low, high))
-    return lines
+def _rewards(result: Result) -> tuple[Numbers, Numbers]:
+    return result.curve
 
 
 def _band_caption(lines: Sequence[Line]) -> str:
     """Say what is drawn: a band only where there are seeds enough."""
-    banded = [line.low is not None for line in lines]
+    banded = [line.band is not None for line in lines]
     if not any(banded):
         return "Mean over seeds; there are too few of them for a band."
     where = "" if all(banded) else f", {_MANY_SEEDS}"
     return f"Mean over seeds; the band is the 95 % bootstrap interval of the mean{where}."
 
 
-def _plain_methods(summary: Summary) -> list[str]:
+def _plain_methods(summary: Summary) -> list[Method]:
     """Give the methods of the common figures: all but FAC's with one parameter changed.
 
     Those have figures of their own, beside FAC; without FAC they stay here.
     """
     names = summary.results.methods
-    return [name for name in names if FAC not in names or not _is_value(name)]
+    plain = [name for name in names if FAC not in names or not _is_value(name)]
+    return [summary.results.method(name) for name in plain]
 
 
 def _is_value(method: str) -> bool:

@@ -111,9 +111,10 @@ def p_value(value: float | None) -> Entry:
 def show_interval(estimate: Estimate, digits: int = 2, *, sign: bool = False) -> str:
     """Write an estimate with its interval if it has one."""
     text = show(estimate.value, digits, sign=sign)
-    if estimate.low is None or estimate.high is None:
+    if estimate.interval is None:
         return text
-    return f"{text} [{show(estimate.low, digits)}, {show(estimate.high, digits)}]"
+    low, high = (show(bound, digits) for bound in estimate.interval)
+    return f"{text} [{low}, {high}]"
 
 
 def digits_for(value: float) -> int:

@@ -136,7 +136,7 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
     if math.isfinite(gained) and gained > 0.0:
         share = 100.0 * abs(difference.value) / gained
         text += f", {show(share, 1)} % of what learning gained"
-    if not difference.has_interval:
+    if difference.interval is None:
         return f"{text}: too few seeds to tell."
     if not fac.against_reference.clear:
         return f"{text}: {_unclear(fac.against_reference)}."
@@ -193,7 +193,7 @@ def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary
     if over is None or over.improvement is None:
         return f"{text}; their rewards have no common scale to compare them on."
     chance = over.improvement
-    judged = "too few seeds to tell" if not chance.has_interval else "no clear difference"
+    judged = "too few seeds to tell" if chance.interval is None else "no clear difference"
     if chance.excludes(0.5):
         judged = "better than even" if chance.value > 0.5 else "worse than even"
     return (
