@@ -64,10 +64,10 @@ def make(environments, size=200, **arguments):
     return FrugalVectorReplayBuffer(size, environments, **arguments)
 
 
-def make_collector(buffer, environments, kind=Collector, **settings):
-    envs = DummyVectorEnv([lambda i=i: Countdown(i) for i in range(environments)])
+def make_collector(buffer, environments, env=Countdown, **settings):
+    envs = DummyVectorEnv([lambda i=i: env(i) for i in range(environments)])
     torch.manual_seed(0)
-    collector = kind(RandomActionPolicy(envs.action_space[0]), envs, buffer, **settings)
+    collector = Collector(RandomActionPolicy(envs.action_space[0]), envs, buffer, **settings)
     collector.reset()
     return collector
 
@@ -136,6 +136,31 @@ def test_admit_all_draws_as_the_plain_buffer():
         np.testing.assert_array_equal(ours[0].obs, theirs[0].obs)
     np.testing.assert_array_equal(buffers[0].sample_indices(0), buffers[1].sample_indices(0))
     assert len(buffers[1].sample_indices(-1)) == 0
+
+
+class SaysMore(Countdown):
+    """Says more as the episode goes on, as Gymnasium's RecordEpisodeStatistics does at its end."""
+
+    def step(self, action):
+        *step, over, cut, info = super().step(action)
+        info = {"last": {"left": self._left}} if over or cut else info if self._left % 2 else {}
+        return *step, over, cut, info
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_information_may_change_its_keys(n_step):
+    buffers = plain(2), make(2, n_step=n_step, **FILTERS["all"])
+    for buffer in buffers:
+        result = make_collector(buffer, 2, env=SaysMore).collect(n_episode=6)
+        assert len(result.lens) == 6
+    theirs, ours = (buffer[:] for buffer in buffers)
+    assert set(ours.info.get_keys()) == set(theirs.info.get_keys())
+    if n_step == 1:
+        for batch in (theirs, ours):  # 0 where a step did not say it
+            at_end = batch.terminated | batch.truncated
+            np.testing.assert_array_equal(batch.info.left % 2, batch.info.left > 0)
+            np.testing.assert_array_equal(batch.info.last.left[at_end], batch.obs_next[at_end, 0])
+        assert sorted(ours.info.left) == sorted(theirs.info.left)
 
 
 @pytest.mark.parametrize("environments", [1, 3])

@@ -106,13 +106,22 @@ class ReplayBuffer:
         self.observation_space = observation_space
         self.action_space = action_space
         self.action_dim = max(int(np.prod(action_space.shape or (1,))), 1)
-        self.device = _device_from(device)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = torch.device(device)
         self.optimize_memory_usage = False
         self.handle_timeout_termination = handle_timeout_termination
         made = make_filter(admission, filter_arguments)
-        self._layout = _lay_out(observation_space, made, dtype, observation_key)
+        is_exact = isinstance(made, AdmitAll) and dtype in (None, "float64")
+        if dtype == "float64" and not is_exact:
+            raise ValueError(
+                'dtype="float64" goes with frugalrl.AdmitAll() alone; use "float32" or "float16"'
+            )
+        self._layout = FlatObservations(
+            observation_space, is_exact, observation_key, half=dtype == "float16"
+        )
         self._restore_filter: Any = type(made)
-        if 0 < len(self._layout.columns) < self._layout.space.shape[0] and not _is_blind(made):
+        if self._reads_columns(made):
             made = ReadsColumns(made, self._layout.columns)
             self._restore_filter = partial(ReadsColumns.from_state_dict, inner=self._restore_filter)
         self.n_steps, self.gamma = n_steps, gamma
@@ -128,6 +137,19 @@ class ReplayBuffer:
         )
         self._empty_state = self._state()
         self._count()
+
+    def _reads_columns(self, admission: AdmissionFilter) -> bool:
+        """Tell whether a filter reads some columns of the observations alone."""
+        columns, space = self._layout.columns, self.observation_space
+        if isinstance(admission, AdmitAll | RandomAdmit):
+            return False
+        if not len(columns):
+            raise ValueError(
+                f"observation_space is {space}: nothing but images, while important dimensions and "
+                "cells are made for state vectors; encode images into features, add a vector to "
+                "the observation, or use frugalrl.AdmitAll() or RandomAdmit(...)"
+            )
+        return len(columns) < self._layout.space.shape[0]
 
     # --- transitions in ------------------------------------------------------------------------
 
@@ -350,41 +372,6 @@ class ReplayBuffer:
                 "transition is kept; transitions() returns those that are"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def _device_from(device: torch.device | str) -> torch.device:
-    """Give the device; "auto" is a GPU where there is one."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
-
-
-def _is_blind(admission: AdmissionFilter) -> bool:
-    """Tell whether a filter looks at no observation."""
-    return isinstance(admission, AdmitAll | RandomAdmit)
-
-
-def _lay_out(
-    space: spaces.Space[Any],
-    admission: AdmissionFilter,
-    dtype: str | None,
-    observation_key: str | Sequence[str] | None,
-) -> FlatObservations:
-    """Choose how observations become rows of float32."""
-    is_all = isinstance(admission, AdmitAll)
-    if dtype == "float64" and not is_all:
-        raise ValueError(
-            'dtype="float64" goes with frugalrl.AdmitAll() alone; use "float32" or "float16"'
-        )
-    exact = is_all and dtype in (None, "float64")
-    layout = FlatObservations(space, exact, observation_key, dtype == "float16")
-    if not len(layout.columns) and not _is_blind(admission):
-        raise ValueError(
-            f"observation_space is {space}: nothing but images, while important dimensions and "
-            "cells are made for state vectors; encode images into features, add a vector to the "
-            "observation, or use frugalrl.AdmitAll() or RandomAdmit(...)"
-        )
-    return layout
 
 
 def _timeouts(infos: Any) -> NDArray[np.bool_]:

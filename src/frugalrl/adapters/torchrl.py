@@ -100,11 +100,8 @@ class FrugalWriter(KeepsLedger, Writer):
     def add(self, data: TensorDictBase) -> int | None:
         """Offer one transition; return its index, or None when it is not stored."""
         self._check(data, 0)
-        index = int(self._offer(data.unsqueeze(0))[0])
-        if index < 0:
-            return None
-        self._tell_samplers(index)
-        return index
+        index = int(self.extend(data.unsqueeze(0))[0])
+        return index if index >= 0 else None
 
     def extend(self, data: TensorDictBase) -> torch.Tensor:
         """Offer transitions in order; return their indices, -1 for each that is not stored."""
@@ -206,7 +203,7 @@ class FrugalWriter(KeepsLedger, Writer):
             self._storage.set(index, kept)
             self._tell_samplers(index)
 
-    def _tell_samplers(self, index: int | torch.Tensor) -> None:
+    def _tell_samplers(self, index: torch.Tensor) -> None:
         for buffer in self._storage._attached_entities_iter():
             buffer.mark_update(index)
 
