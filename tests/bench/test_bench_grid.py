@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from bench_made_up import made_up_suite
 
 from frugalrl.bench import live
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.grid import Grid, Job, start_here
+from frugalrl.bench.grid import Grid, Job, start_process
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
 from frugalrl.files import read_json, write_json
@@ -41,7 +40,8 @@ class Lines:
 def make_grid(root: Path, *methods: str, seeds: int = 1, jobs: int = 2, steps: int = 2_000) -> Grid:
     suite = made_up_suite(methods=methods, seeds=seeds)
     suite = replace(suite, tasks=tuple(replace(task, steps=steps) for task in suite.tasks))
-    grid = Grid(root, expand(suite), jobs=jobs, start=partial(start_here, worker=FAKE))
+    start = lambda job: start_process(job.directory, job.place, worker=FAKE)  # noqa: E731
+    grid = Grid(root, expand(suite), start, jobs=jobs)
     grid.prepare({"suite": "test"})
     return grid
 

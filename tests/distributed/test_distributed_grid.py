@@ -79,7 +79,7 @@ def run_grid(
     root: Path, runs: Sequence[Run], start: Start, view: Watch | None = None
 ) -> tuple[Grid, int | None]:
     """Do what is missing; gives the grid as it then stands, and the signal that stopped it."""
-    grid = Grid(root, runs, start=start)
+    grid = Grid(root, runs, start)
     grid.prepare({})
     return grid, grid.run(view or Watch(lambda: False, lambda: None))
 
@@ -356,7 +356,7 @@ def test_only_runs_with_jax_take_a_gpu(tmp_path, monkeypatch):
     with ray_tasks(tmp_path, gpus=0.5) as start:
         for engine in ("jax", "fused"):
             (run,) = expand(make_suite("baseline", extra=[f"engine={engine}"]))
-            started = start(run, tmp_path / run.path, 0)
-            assert started._reference["gpu"] == (engine == "jax")
+            started = start(Job(run, tmp_path / run.path))
+            assert started.reference["gpu"] == (engine == "jax")
     assert [options["num_gpus"] for options in asked] == [0.5, 0.0]
     assert [options["num_cpus"] for options in asked] == [1, 1]

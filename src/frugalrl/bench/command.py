@@ -7,14 +7,13 @@ import time
 import webbrowser
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 
 from frugalrl.bench import origin
 from frugalrl.bench.aggregate import BASELINE, Summary, summarize, task_name
 from frugalrl.bench.calibrate import estimate_line
 from frugalrl.bench.errors import BenchError, writing
-from frugalrl.bench.grid import Grid, Start, start_here
+from frugalrl.bench.grid import Grid, Job, Process, Start, start_process
 from frugalrl.bench.live import open_view
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.report.verdict import verdict
@@ -65,9 +64,12 @@ def execute(
         print(estimate_line(runs, jobs))
         return 0
     at_a_time = jobs if backend is None else len(runs)
-    here: Start = partial(start_here, keep_buffer=keep_buffers)
-    with writing(out), backend or nullcontext(here) as start:
-        grid = Grid(out, runs, jobs=at_a_time, start=start)
+
+    def start_here(job: Job) -> Process:
+        return start_process(job.directory, job.place, keep_buffer=keep_buffers)
+
+    with writing(out), backend or nullcontext(start_here) as start:
+        grid = Grid(out, runs, start, jobs=at_a_time)
         grid.prepare(
             {
                 "suite": suite.name,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -28,6 +26,7 @@ from frugalrl.bench.runs import (
     read_run_file,
 )
 from frugalrl.files import DirectoryLock, read_json, write_json
+from frugalrl.training.process import InterruptGuard
 
 if TYPE_CHECKING:
     from frugalrl.bench.live import View
@@ -58,13 +57,6 @@ class Process(Protocol):
     def terminate(self) -> None:
         """Ask the run to save and stop."""
 
-    def kill(self) -> None:
-        """End the run at once."""
-
-
-Start = Callable[[Run, Path, int], Process]
-"""Starts the run that a directory describes; the number counts those at a time from 0."""
-
 
 @dataclass
 class Job:
@@ -76,7 +68,8 @@ class Job:
     """`waiting`, `running`, `done`, `failed` or `blocked` (the run that it needs failed)."""
     detail: str = ""
     process: Process | None = None
-    place: int = -1
+    place: int = 0
+    """Counts the runs at a time."""
     started: float = 0.0
     seconds: float = 0.0
     derived: dict[str, Any] = field(default_factory=dict)
@@ -94,25 +87,15 @@ class Job:
             self.process.terminate()
 
 
-def start_here(
-    run: Run,
-    directory: Path,
-    place: int,
-    *,
-    keep_buffer: bool = False,
-    worker: Sequence[str] = WORKER,
-) -> subprocess.Popen[bytes]:
-    """Start a run as a process of this machine, on one core."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [-1]
-    core = cores[place % len(cores)]
-    return start_process(directory, core, keep_buffer=keep_buffer, worker=worker)
+Start = Callable[[Job], Process]
+"""Starts the run that a job's directory describes."""
 
 
 def start_process(
     directory: Path,
-    core: int = -1,
+    place: int | None = None,
     *,
-    keep_buffer: bool,
+    keep_buffer: bool = False,
     gpu: bool = False,
     worker: Sequence[str] = WORKER,
 ) -> subprocess.Popen[bytes]:
@@ -120,7 +103,8 @@ def start_process(
 
     Args:
         directory: Of the run; what the process says goes into a file there.
-        core: Where it has to stay; negative: anywhere.
+        place: It stays on the core of this number, counted from 0 again where they are fewer; None:
+            anywhere.
         keep_buffer: Keep the run's final buffer, which can be large.
         gpu: Let JAX choose its device instead of the CPU.
         worker: Command.
@@ -128,6 +112,8 @@ def start_process(
     environment = {**os.environ, **SINGLE_THREAD}
     if gpu:
         del environment["JAX_PLATFORMS"]
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [-1]
+    core = -1 if place is None else cores[place % len(cores)]
     words = [str(directory), str(core), str(int(keep_buffer)), str(os.getpid())]
     with (directory / OUTPUT_FILE).open("ab") as log:
         return subprocess.Popen(
@@ -147,12 +133,12 @@ class Grid:
     Args:
         root: The results directory, new or of the same grid.
         runs: What to run.
+        start: What starts one.
         jobs: Runs at a time.
-        start: What starts them.
     """
 
     def __init__(
-        self, root: str | Path, runs: Sequence[Run], *, jobs: int = 1, start: Start = start_here
+        self, root: str | Path, runs: Sequence[Run], start: Start, *, jobs: int = 1
     ) -> None:
         if jobs < 1:
             raise BenchError(f"jobs={jobs} must be at least 1")
@@ -161,7 +147,7 @@ class Grid:
         self._limit = jobs
         self._start_run = start
         self._lock = DirectoryLock(self.root)
-        self._stop: int | None = None
+        self._guard = InterruptGuard()
 
     def prepare(self, about: Mapping[str, Any]) -> None:
         """Check that the directory fits, write down what will be run, and see what is done.
@@ -220,30 +206,39 @@ class Grid:
         Returns:
             None, or the number of the signal that stopped the grid; what ran was saved.
         """
-        with contextlib.closing(self), self._signals():
-            free = list(range(self._limit))
-            while any(job.state in ("waiting", "running") for job in self.jobs):
+        # A second signal ends this process at once, and with it those that it has started.
+        with contextlib.closing(self), self._guard:
+            try:
+                self._run_all(view)
+            finally:
+                # No process is left behind when something unforeseen ends the grid.
                 for job in self.jobs:
-                    if free and self._stop is None and self._ready(job):
-                        self._start(job, free.pop(0), view)
-                for job in self.jobs:
-                    code = None if job.process is None else job.process.poll()
-                    if code is not None:
-                        free.append(job.place)
-                        self._finish(job, code, view)
-                running = [job for job in self.jobs if job.process is not None]
-                if self._stop is not None:
-                    # Also those that were just being started when the signal came.
-                    for job in running:
-                        job.stop()
-                    if not running:
-                        break
-                elif not running and not any(self._ready(job) for job in self.jobs):
-                    self._block_the_rest(view)
-                view.update(self.jobs)
-                time.sleep(_POLL)
+                    job.stop()
+        return self._guard.signum
+
+    def _run_all(self, view: View) -> None:
+        free = list(range(self._limit))
+        while any(job.state in ("waiting", "running") for job in self.jobs):
+            for job in self.jobs:
+                if free and not self._guard.triggered and self._ready(job):
+                    self._start(job, free.pop(0), view)
+            for job in self.jobs:
+                code = None if job.process is None else job.process.poll()
+                if code is not None:
+                    free.append(job.place)
+                    self._finish(job, code, view)
+            running = [job for job in self.jobs if job.process is not None]
+            if self._guard.triggered:
+                # Also those that were just being started when the signal came.
+                for job in running:
+                    job.stop()
+                if not running:
+                    break
+            elif not running and not any(self._ready(job) for job in self.jobs):
+                self._block_the_rest(view)
             view.update(self.jobs)
-        return self._stop
+            time.sleep(_POLL)
+        view.update(self.jobs)
 
     def _source(self, run: Run) -> Job | None:
         """Find the run that a control takes its number from: same task, same seed."""
@@ -266,8 +261,9 @@ class Grid:
             {**job.run.to_json(), "fingerprint": job.run.fingerprint, "derived": job.derived},
         )
         resumed = (job.directory / RUN_DIRECTORY).is_dir()
-        job.process = self._start_run(job.run, job.directory, place)
-        job.place, job.state, job.started = place, "running", time.monotonic()
+        job.place = place
+        job.process = self._start_run(job)
+        job.state, job.started = "running", time.monotonic()
         view.tell(f"{'resumed' if resumed else 'started'}  {job.run.name}")
 
     def _derive(self, run: Run) -> dict[str, Any]:
@@ -294,7 +290,7 @@ class Grid:
             reward = done.get("reward")
             told = f"{reward:,.2f}" if isinstance(reward, (int, float)) else "not measured"
             view.tell(f"done     {job.run.name}: reward {told} in {job.seconds:,.0f} s")
-        elif self._stop is not None:
+        elif self._guard.triggered:
             job.state = "waiting"
         else:
             job.state = "failed"
@@ -306,30 +302,6 @@ class Grid:
             if job.state == "waiting":
                 job.state = "blocked"
                 view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Pass the first SIGINT or SIGTERM on to the runs, which save; the second kills them."""
-
-        def handle(signum: int, frame: FrameType | None) -> None:
-            if self._stop is not None:
-                for job in self.jobs:
-                    if job.process is not None:
-                        job.process.kill()
-            self._stop = signum
-
-        handled = (signal.SIGINT, signal.SIGTERM)
-        previous: dict[int, Any] = {}
-        with contextlib.suppress(ValueError):  # not in the main thread
-            previous = {number: signal.signal(number, handle) for number in handled}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-            # No process is left behind when something unforeseen ends the grid.
-            for job in self.jobs:
-                job.stop()
 
 
 def _failure(directory: Path, code: int) -> str:

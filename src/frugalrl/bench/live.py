@@ -18,11 +18,10 @@ _TAIL = 4096
 
 
 class View:
-    """Shows how a grid stands.
+    """Shows how a grid stands: what is told, and below it, on a terminal, what is under way.
 
     Args:
-        live: Where a table of the runs under way is drawn, below everything that was told (rich's
-            `Live`); None, for logs and pipes: lines alone.
+        live: Rich's `Live`; None for logs and pipes.
     """
 
     def __init__(self, live: Any = None) -> None:

@@ -123,11 +123,7 @@ class MatchedRandom:
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> MatchedRandom:
         """Make one that goes on choosing where the other stopped."""
-        made = cls(
-            np.asarray(state["steps"]).tolist(),
-            np.asarray(state["sizes"]).tolist(),
-            replace=bool(state["replace"]),
-        )
+        made = cls(state["steps"], state["sizes"], replace=state["replace"])
         made._offered = int(state["offered"])
         made._generator.bit_generator.state = state["generator"]
         for slot in np.asarray(state["held"]).tolist():

@@ -8,13 +8,21 @@ that a control is made to match (`small@of=fac-paper`).
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from typing import Any, Literal
 
 from frugalrl.bench.errors import BenchError
 from frugalrl.checks import check_choice
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+parse_toml = tomllib.loads
 Needs = Literal["size", "sizes"]
 
 MATCHED_DROP = "matched-drop"
@@ -56,102 +64,14 @@ class Method:
         return self.filter == "fac"
 
 
-_FAC = {"admission": "fac"}
+def data_text(name: str) -> str:
+    """Read a file of `frugalrl/bench/data`."""
+    source = resources.files("frugalrl.bench").joinpath(f"data/{name}")
+    return source.read_text(encoding="utf-8")
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method("baseline", "Baseline", "every transition stored, uniform batches", {}, "#ea7f0b"),
-        Method(
-            "fac",
-            "FAC",
-            "our rule: an equivalent transition overwrites the oldest similar one",
-            _FAC,
-            "#2166d1",
-        ),
-        Method(
-            "fac-paper",
-            "FAC (paper)",
-            "the paper's text: an equivalent transition is dropped",
-            {**_FAC, "fac_paper": True},
-            "#5aa5f0",
-            "dash",
-        ),
-        Method(
-            "fac-released",
-            "FAC (released code)",
-            "what the authors' code does: an equivalent transition overwrites one slot per cell",
-            {"admission": RELEASED},
-            "#123a7a",
-            "dot",
-        ),
-        Method(
-            "laber",
-            "LaBER",
-            "batches drawn from a larger batch by TD error",
-            {"sampler": "large_batch"},
-            "#d3262f",
-        ),
-        Method(
-            "per",
-            "PER",
-            "prioritised experience replay",
-            {"sampler": "prioritized"},
-            "#a8458f",
-            "dash",
-        ),
-        Method(
-            "fac+laber",
-            "FAC + LaBER",
-            "the frugal buffer with LaBER's batches",
-            {**_FAC, "sampler": "large_batch"},
-            "#0f9b8e",
-        ),
-        Method(
-            "fac+per",
-            "FAC + PER",
-            "the frugal buffer with PER's batches",
-            {**_FAC, "sampler": "prioritized"},
-            "#3f9142",
-            "dash",
-        ),
-        Method(
-            "small",
-            "Small ring",
-            "control: a plain ring with the size of FAC's final buffer",
-            {},
-            "#7b5bd6",
-            "dashdot",
-            needs="size",
-        ),
-        Method(
-            "reservoir",
-            "Reservoir",
-            "a buffer with the size of FAC's: the newest, and an even sample of all older ones",
-            {"admission": "reservoir"},
-            "#1b9e4b",
-            needs="size",
-        ),
-        Method(
-            "random-slot",
-            "Random slot",
-            "control: FAC's size at every step; all admitted, a random one overwritten",
-            {"admission": MATCHED_REPLACE},
-            "#c2410c",
-            "dashdot",
-            needs="sizes",
-        ),
-        Method(
-            "random-drop",
-            "Random drop",
-            "control: FAC's size at every step; transitions are dropped at random",
-            {"admission": MATCHED_DROP},
-            "#7a7f87",
-            "dash",
-            needs="sizes",
-            source="fac-paper",
-        ),
-    )
+
+METHODS = {
+    name: Method(name, **table) for name, table in parse_toml(data_text("methods.toml")).items()
 }
 
 _RENAMED = {

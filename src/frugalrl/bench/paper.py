@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from frugalrl.bench import measures
+from frugalrl.bench.methods import data_text
 
 Row = dict[str, str]
 
@@ -49,8 +49,7 @@ class Misprint:
 @cache
 def table(name: str) -> tuple[Row, ...]:
     """Read a published table: `benchmarks`, `full`, `control_cost` or `laber`."""
-    source = resources.files("frugalrl.bench").joinpath(f"data/paper_{name}.csv")
-    return tuple(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
+    return tuple(csv.DictReader(data_text(f"paper_{name}.csv").splitlines()))
 
 
 def benchmark_name(env: str) -> str | None:
@@ -70,41 +69,38 @@ def published(name: str, env: str, algo: str = "") -> Row | None:
 
 def misprints() -> list[Misprint]:
     """List every derived entry of the paper that its own row contradicts."""
-    found = [
-        *_recomputed("full", "baseline", "Comparison with SAC and TD3"),
-        *_recomputed("laber", "laber", "Comparison with LaBER"),
+    return [
+        *_misprints("full", "baseline", "Comparison with SAC and TD3"),
+        *_misprints("laber", "laber", "Comparison with LaBER"),
     ]
-    return [entry for entry in found if entry.kind != "agrees"]
 
 
-def _recomputed(name: str, other: str, where: str) -> Iterator[Misprint]:
+def _misprints(name: str, other: str, where: str) -> Iterator[Misprint]:
     """Judge every derived entry of a table that compares FAC with another method."""
     full = {(row["benchmark"], row["algorithm"]): row for row in table("full")}
     for row in table(name):
-        label = f"{row['benchmark']} ({row['algorithm']})"
         points, rewards = (
             (float(row[f"{what}_{other}"]), float(row[f"{what}_fac"])) for what in ("cp", "reward")
         )
         # LaBER's buffer is the baseline's: the paper says so below the table.
         both = full[row["benchmark"], row["algorithm"]]
         sizes = float(both["buffer_baseline"]), float(both["buffer_fac"])
-        gain = measures.convergence_gain(*points)
-        yield _judge(where, label, "Delta CP", row["delta_cp_percent"], gain)
-        if "buffer_cut_percent" in row:
-            cut = measures.buffer_cut(*sizes)
-            yield _judge(where, label, "buffer cut", row["buffer_cut_percent"], cut)
-        change = measures.reward_change(*rewards)
-        entry = _judge(where, label, "Delta R", row["delta_reward_percent"], change)
         shifted = measures.reward_change(*measures.translate_rewards(*rewards))
-        if entry.kind == "misprint" and _kind(entry.printed, shifted) == "agrees":
-            entry = replace(entry, kind="translated")
-        yield entry
         efficiency = measures.sample_efficiency(rewards[0], sizes[0], rewards[1], sizes[1])
-        yield _judge(where, label, "P", row["sample_efficiency_P"], efficiency)
-
-
-def _judge(table: str, row: str, column: str, printed: str, recomputed: float) -> Misprint:
-    return Misprint(table, row, column, printed, recomputed, _kind(printed, recomputed))
+        for column, key, recomputed in (
+            ("Delta CP", "delta_cp_percent", measures.convergence_gain(*points)),
+            ("buffer cut", "buffer_cut_percent", measures.buffer_cut(*sizes)),
+            ("Delta R", "delta_reward_percent", measures.reward_change(*rewards)),
+            ("P", "sample_efficiency_P", efficiency),
+        ):
+            if key not in row:
+                continue
+            kind = _kind(row[key], recomputed)
+            if column == "Delta R" and kind == "misprint" and _kind(row[key], shifted) == "agrees":
+                kind = "translated"
+            if kind != "agrees":
+                label = f"{row['benchmark']} ({row['algorithm']})"
+                yield Misprint(where, label, column, row[key], recomputed, kind)
 
 
 def _kind(printed: str, recomputed: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shlex
@@ -123,12 +124,11 @@ def expand(suite: Suite, scale: float = 1.0) -> list[Run]:
         raise BenchError(f"no methods: ask for at least one of {', '.join(METHODS)}")
     if suite.evaluations < 1:
         raise BenchError(f"evaluations={suite.evaluations} must be at least 1")
-    runs = []
-    for task in suite.tasks:
-        for seed in suite.seeds:
-            names = sorted(suite.methods, key=lambda name: suite.method(name).needs is not None)
-            runs += [make_run(suite, task, name, seed, scale) for name in names]
-    return runs
+    names = sorted(suite.methods, key=lambda name: suite.method(name).needs is not None)
+    return [
+        make_run(suite, task, name, seed, scale)
+        for task, seed, name in itertools.product(suite.tasks, suite.seeds, names)
+    ]
 
 
 def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float = 1.0) -> Run:
@@ -206,20 +206,16 @@ def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:
 
 def describe_runs(runs: Sequence[Run]) -> list[str]:
     """List runs for people: a line for each task and method."""
-    groups: dict[tuple[Any, str], list[Run]] = {}
+    groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        groups.setdefault((run.task, run.method), []).append(run)
-    width = max(len(f"{run.env} {run.algo}") for run in runs)
-    name_width = max(len(run.method) for run in runs)
+        groups.setdefault((f"{run.env} {run.algo}", run.method), []).append(run)
+    width, name_width = (max(map(len, names)) for names in zip(*groups, strict=True))
     lines = []
-    for ((env, algo), method), members in groups.items():
-        seeds = ", ".join(str(run.seed) for run in members)
-        first = members[0]
+    for (task, method), (first, *others) in groups.items():
+        seeds = ", ".join(str(run.seed) for run in (first, *others))
         after = f", after {first.source} (its {first.needs})" if first.needs else ""
-        lines.append(
-            f"{f'{env} {algo}':<{width}}  {method:<{name_width}}  {first.steps:>9,} steps, "
-            f"seeds {seeds}{after}"
-        )
+        steps = f"{first.steps:>9,} steps, seeds {seeds}{after}"
+        lines.append(f"{task:<{width}}  {method:<{name_width}}  {steps}")
     return lines
 
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.methods import METHODS, PARAMETERS, Method, find_method, variant_name
+from frugalrl.bench.methods import (
+    METHODS,
+    PARAMETERS,
+    Method,
+    data_text,
+    find_method,
+    parse_toml,
+    variant_name,
+)
 from frugalrl.checks import check_choice
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SUITES = ("smoke", "classic", "paper", "ablation", "budget", "budget-quick", "small-actor")
 ALGORITHMS = ("sac", "td3", "ddpg")
@@ -72,8 +73,7 @@ class Suite:
 def suite_text(name: str) -> str:
     """Read the TOML of a suite that comes with the package."""
     check_choice("suite", name, SUITES, BenchError)
-    source = resources.files("frugalrl.bench").joinpath(f"data/{name}.toml")
-    return source.read_text(encoding="utf-8")
+    return data_text(f"{name}.toml")
 
 
 def load_suite(name: str) -> Suite:
@@ -95,8 +95,8 @@ def load_suite(name: str) -> Suite:
 def parse_suite(text: str, source: str) -> Suite:
     """Make a suite from TOML; `source` names it in messages."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(text)
+    except ValueError as error:
         raise BenchError(f"{source} is not valid TOML: {error}") from None
     known = {item.name for item in dataclasses.fields(Suite)} - {"own_methods", "sweeps"}
     _check_keys(document, {*known, "algorithms", "method", "sweep"}, source)
@@ -139,8 +139,8 @@ def parse_seeds(given: object) -> tuple[int, ...]:
 def parse_value(text: str) -> Any:
     """Read a value as TOML does, else as plain text."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from frugalrl.admission.partition import important_dimensions
 from frugalrl.admission.released import ReleasedFilter
 from frugalrl.agents.agent import Agent
-from frugalrl.agents.settings import net_arch_from
 from frugalrl.bench import contents, origin
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.matched import MatchedRandom
@@ -39,6 +38,7 @@ from frugalrl.training.run_directory import RunDirectory
 from frugalrl.training.runner import resume, train
 
 RANDOM_EPISODES = 20
+_PATIENCE = 60.0  # seconds
 _COUNTS = ("size", "offered", "stored", "replaced", "dropped", "evicted")
 
 
@@ -86,18 +86,10 @@ def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
 def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> TrainConfig:
     """Make a run's configuration."""
     settings = {"tensorboard": False, "quiet": True, **run.settings, **derived}
-    if settings.get("net_arch") is not None:
-        settings["net_arch"] = net_arch_from(settings["net_arch"])
     if settings.get("admission") in GRID_ONLY:
         settings = grid_admission(run, settings)
-    return TrainConfig(
-        env=run.env,
-        algo=run.algo,  # type: ignore[arg-type]
-        steps=run.steps,
-        seed=run.seed,
-        out=out,
-        **{**settings, "save_buffer": True},
-    )
+    of_run = {"env": run.env, "algo": run.algo, "steps": run.steps, "seed": run.seed, "out": out}
+    return TrainConfig.from_dict({**settings, **of_run, "save_buffer": True})
 
 
 def grid_admission(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
@@ -277,7 +269,12 @@ def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:
     assert config.out is not None
     own = None if isinstance(config.admission, str) else type(config.admission)
     run = RunDirectory(config.out)
-    _wait_for_owner(run.path)
+    if run.path.is_dir():
+        # The process of a grid that was killed may still be saving this run.
+        lock = DirectoryLock(run.path)
+        with contextlib.suppress(OSError):
+            lock.acquire(wait=_PATIENCE)
+        lock.release()
     if not run.config.is_file() or (run.finished and not run.buffer.is_file()):
         # Killed while the directory was being made; or the run had ended, its buffer was looked
         # into and deleted, and what was found is damaged: the same run again gives the same.
@@ -289,15 +286,6 @@ def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:
     given = config.admission if own is not None else None
     result = resume(config.out, progress=False, admission=given)
     return result.buffer, result.agent
-
-
-def _wait_for_owner(directory: Path, patience: float = 60.0) -> None:
-    """Wait for the process of a grid that was killed: it is still saving this run."""
-    if directory.is_dir():
-        lock = DirectoryLock(directory)
-        with contextlib.suppress(OSError):
-            lock.acquire(wait=patience)
-        lock.release()
 
 
 if __name__ == "__main__":

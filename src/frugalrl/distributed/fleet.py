@@ -84,8 +84,6 @@ class _Standing:
     """How one actor stands."""
 
     handle: Any
-    under_way: set[int] = dataclasses.field(default_factory=set)
-    """Numbers of the fragments asked of it that have not come."""
     has_answered: bool = False
     """Since it was started, or started again: the first answer takes longer."""
     failures: int = 0
@@ -122,8 +120,6 @@ class Fleet:
         self.count = config.envs
         self.observation_space, self.action_space = factory.spaces()
         self.measures = Measures()
-        self.waiting_steps = 0
-        """Steps that were asked for and have not come."""
         self._ray = ray
         self._say = say
         self._patience = config.worker_timeout
@@ -140,26 +136,29 @@ class Fleet:
         """Make a value reachable for actors; gives what stands for it in `ask`."""
         return self._ray.put(value)
 
+    @property
+    def waiting_steps(self) -> int:
+        """Steps that were asked for and have not come."""
+        return sum(ask.steps for ask in self._asked.values())
+
     def can_ask(self, actor: int, most: int) -> bool:
         """Whether an actor may be asked for one more fragment, with `most` of them under way."""
-        standing = self._actors[actor]
-        return len(standing.under_way) < most and time.monotonic() >= standing.not_before
+        rested = time.monotonic() >= self._actors[actor].not_before
+        return rested and len(self.under_way(actor)) < most
 
     def under_way(self, actor: int) -> set[int]:
         """Give the numbers of the fragments that an actor was asked for and has not sent."""
-        return self._actors[actor].under_way
+        return {ask.sequence for ask in self._asked.values() if ask.actor == actor}
 
     def ask(self, ask: Ask, version: int, weights: Any, snapshot: Any, **how: Any) -> None:
         """Ask an actor for a fragment; see `Rollout.collect`."""
         standing = self._actors[ask.actor]
-        if not standing.under_way:
+        if not self.under_way(ask.actor):
             standing.heard = time.monotonic()
         reference = standing.handle.collect.remote(
             ask.sequence, ask.steps, version, weights, snapshot, **how
         )
         self._asked[reference] = ask
-        standing.under_way.add(ask.sequence)
-        self.waiting_steps += ask.steps
 
     def take(self, seconds: float) -> Fragment | None:
         """Give the next fragment that has come, waiting for so long at most.
@@ -190,9 +189,7 @@ class Fleet:
     def _receive(self, reference: Any) -> Fragment | None:
         ask = self._asked.pop(reference)
         standing = self._actors[ask.actor]
-        standing.under_way.remove(ask.sequence)
         standing.heard = time.monotonic()
-        self.waiting_steps -= ask.steps
         try:
             fragment: Fragment = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:

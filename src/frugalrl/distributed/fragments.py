@@ -73,18 +73,12 @@ def pack(taken: Steps, wanted: Flags, **about: Any) -> Fragment:
     """Make a fragment of the wanted (t, c) transitions, environment after environment.
 
     Neighbours stand beside each other, so a buffer stores the state between them once.
-
-    Args:
-        taken: what happened.
-        wanted: which of it to send.
-        about: the other fields.
     """
     moments, count = taken.rewards.shape
     ended = taken.terminated | taken.truncated
     is_shared = np.zeros((moments, count), dtype=np.bool_)
-    is_shared[:-1] = ~ended[:-1] & (taken.next_observations[:-1] == taken.observations[1:]).all(
-        axis=-1
-    )
+    goes_on = (taken.next_observations[:-1] == taken.observations[1:]).all(axis=-1)
+    is_shared[:-1] = ~ended[:-1] & goes_on
     first = np.arange(moments * count).reshape(moments, count)
     second = first + count
     second[~is_shared] = moments * count + np.arange(np.count_nonzero(~is_shared))
@@ -118,9 +112,6 @@ class Ledger:
 
     A number that was asked for stays open until its fragment is admitted, once: however often it
     is asked for again, and whatever arrives late.
-
-    Args:
-        actors: how many there are.
     """
 
     def __init__(self, actors: int) -> None:
@@ -130,9 +121,7 @@ class Ledger:
     def number(self, actor: int, under_way: Collection[int]) -> int:
         """Give the number to ask an actor for next: one that never came, or else a new one.
 
-        Args:
-            actor: whom.
-            under_way: numbers that it was asked for and may still answer with.
+        It may still answer with those under way.
         """
         lost = self._open[actor].difference(under_way)
         if lost:

@@ -13,12 +13,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frugalrl.bench.grid import Start, start_process
+from frugalrl.bench.grid import Job, Start, start_process
 from frugalrl.bench.results import GRID_FILE
-from frugalrl.bench.runs import ERROR_FILE, RUN_FILE, Run
+from frugalrl.bench.runs import ERROR_FILE, RUN_FILE
 from frugalrl.distributed.cluster import check_nodes, connected, refuse_other_versions, versions
 from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
 from frugalrl.files import write_text_atomically
@@ -66,7 +67,8 @@ def ray_tasks(
         here = out / name
         return _is_result(name) and not (here.is_file() and here.stat().st_size == size)
 
-    def start(run: Run, directory: Path, place: int) -> RayRun:
+    def start(job: Job) -> RayRun:
+        run, directory = job.run, job.directory
         there = results.at(directory.relative_to(out))
         if is_remote:
             results.put(out / GRID_FILE, GRID_FILE)
@@ -110,53 +112,45 @@ def _check_room(ray: Any, gpus: float) -> None:
             )
 
 
+@dataclass(frozen=True)
 class RayRun:
-    """A run on Ray, as the grid sees a process.
+    """A run on Ray, as the grid sees a process."""
 
-    Args:
-        ray: the module.
-        reference: to the task's exit code.
-        storage: from which the run's files are fetched; None where they are written in place.
-        directory: where they belong.
-    """
-
-    def __init__(self, ray: Any, reference: Any, storage: Storage | None, directory: Path) -> None:
-        self._ray = ray
-        self._reference = reference
-        self._storage = storage
-        self._directory = directory
+    ray: Any
+    reference: Any
+    """To the task's exit code."""
+    storage: Storage | None
+    """From which the run's files are fetched; None where they are written in place."""
+    directory: Path
+    """Where they belong."""
 
     def poll(self) -> int | None:
         """Give the exit code, None while the run waits or works."""
-        return self._finish() if self._ray.wait([self._reference], timeout=0)[0] else None
+        return self._finish() if self.ray.wait([self.reference], timeout=0)[0] else None
 
     def terminate(self) -> None:
         """Ask the run to save and stop."""
-        self._ray.cancel(self._reference, force=False)
-
-    def kill(self) -> None:
-        """End the run at once."""
-        self._ray.cancel(self._reference, force=True)
+        self.ray.cancel(self.reference, force=False)
 
     def _finish(self) -> int:
-        errors = self._ray.exceptions
+        errors = self.ray.exceptions
         problem, code = "", 1
         try:
-            code = int(self._ray.get(self._reference))
+            code = int(self.ray.get(self.reference))
         except errors.TaskCancelledError:
             code = _TERMINATED
         except errors.RayTaskError as error:
             problem = f"{type(error.cause).__name__}: {error.cause}"
         except errors.RayError as error:
             problem = f"Ray gave the run up after {_RETRIES} retries: {error}"
-        if self._storage is not None:
+        if self.storage is not None:
             try:
-                self._storage.fetch(self._directory, _is_result)
+                self.storage.fetch(self.directory, _is_result)
             except Exception as error:
                 # Every file system has errors of its own.
                 problem, code = f"its files cannot be fetched from storage: {error!r}", 1
         if problem:
-            write_text_atomically(self._directory / ERROR_FILE, f"{problem}\n")
+            write_text_atomically(self.directory / ERROR_FILE, f"{problem}\n")
         return code
 
 
@@ -200,15 +194,15 @@ def _accompany(process: subprocess.Popen[bytes], copy: RunCopy) -> int:
     """Copy to storage what the process writes, until it ends."""
     pushed = time.monotonic()
     try:
-        with _told_to_stop() as is_told:
-            while process.poll() is None and not is_told():
+        with _told_to_stop() as told:
+            while process.poll() is None and not told:
                 time.sleep(_POLL)
                 if copy.has_new_checkpoint or time.monotonic() - pushed > _PUSH_EVERY:
                     pushed = time.monotonic()
                     # What cannot be copied now is copied next time; only the end has to succeed.
                     with contextlib.suppress(OSError):
                         copy.push()
-            if is_told():
+            if told:
                 # The process saves a checkpoint, which is copied like others.
                 process.terminate()
             return process.wait()
@@ -219,8 +213,8 @@ def _accompany(process: subprocess.Popen[bytes], copy: RunCopy) -> int:
 
 
 @contextlib.contextmanager
-def _told_to_stop() -> Iterator[Callable[[], bool]]:
-    """Note that Ray cancels the task, instead of raising an error.
+def _told_to_stop() -> Iterator[list[int]]:
+    """Give a list that is filled when Ray cancels the task, instead of raising an error.
 
     Ray interrupts the main thread, wherever it is: where errors are ignored, such as in a
     finalizer, an error would be lost, and the run go on.
@@ -228,7 +222,7 @@ def _told_to_stop() -> Iterator[Callable[[], bool]]:
     told: list[int] = []
     before = signal.signal(signal.SIGINT, lambda signum, frame: told.append(signum))
     try:
-        yield lambda: bool(told)
+        yield told
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -28,13 +28,6 @@ class LearnerLoop(TrainingLoop):
     actor for another only when it has taken one, so a slow learner holds all actors back. After
     each fragment it does the updates that are due for its steps: `gradient_steps` for every
     `train_freq` steps of `envs` environments, as in a run without actors.
-
-    Args:
-        config: resolved.
-        settings: how the run is divided.
-        fleet: the actors.
-        agent: learns.
-        buffer: keeps transitions.
     """
 
     def __init__(
@@ -103,12 +96,7 @@ class LearnerLoop(TrainingLoop):
                     self._admit(fragment)
 
     def _ask(self, actors: Iterable[int], coming: int = 0) -> None:
-        """Ask actors for as many fragments as they may have under way.
-
-        Args:
-            actors: whom.
-            coming: steps that were taken and are not counted yet.
-        """
+        """Ask actors for what they may have under way; `coming` steps are not counted yet."""
         settings, fleet = self._settings, self._fleet
         for actor in actors:
             while fleet.can_ask(actor, settings.in_flight):

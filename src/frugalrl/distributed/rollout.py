@@ -26,11 +26,6 @@ class Rollout:
 
     Everything is made when the first fragment is asked for: an actor that was started again then
     draws other seeds than the one that died.
-
-    Args:
-        actor: its number.
-        config: of the run, resolved.
-        factory: makes the environments.
     """
 
     def __init__(self, actor: int, config: TrainConfig, factory: EnvironmentFactory) -> None:
@@ -42,8 +37,7 @@ class Rollout:
         self._version = -1
         self._edge: EdgeFilter | None = None
         self._observations: Floats
-        self._returns = np.zeros(config.envs)
-        self._lengths = np.zeros(config.envs)
+        self._episodes = np.zeros((config.envs, 2))  # reward and length so far
 
     def host(self) -> str:
         """Say that it is there, and where."""
@@ -99,11 +93,14 @@ class Rollout:
                 )
             )
             observations = step.observations
-            self._returns += step.rewards
-            self._lengths += 1
+            self._episodes[:, 0] += step.rewards
+            self._episodes[:, 1] += 1
             if step.any_ended:
+                ended = step.terminated | step.truncated
+                agent.episode_ended(ended)
                 successes += step.successes
-                episodes.append(self._end_episodes(agent, step.terminated | step.truncated))
+                episodes.append(self._episodes[ended])
+                self._episodes[ended] = 0.0
         self._observations = observations
         made = min(steps, len(taken) * group.count)
         wanted = np.arange(len(taken) * group.count).reshape(-1, group.count) < made
@@ -135,9 +132,8 @@ class Rollout:
         threadpool_limits(1, user_api="blas")
         config = self._config
         count = config.envs
-        words = np.random.SeedSequence([config.seed, self.actor, sequence]).generate_state(
-            1 + count
-        )
+        seeds = np.random.SeedSequence([config.seed, self.actor, sequence])
+        words = seeds.generate_state(1 + count)
         group = SyncGroup(self._factory, count, "fresh")
         # It only acts, which both engines do alike, and this one needs no JAX.
         settings = agent_settings(dataclasses.replace(config, engine="fused"))
@@ -145,10 +141,3 @@ class Rollout:
         self._agent = make_agent(settings, *spaces, int(words[0]), count)
         self._observations = group.reset(words[1:].tolist())
         return group
-
-    def _end_episodes(self, agent: Agent, ended: Any) -> Any:
-        agent.episode_ended(ended)
-        over = np.stack([self._returns[ended], self._lengths[ended]], axis=1)
-        self._returns[ended] = 0.0
-        self._lengths[ended] = 0
-        return over

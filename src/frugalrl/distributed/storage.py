@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Callable
@@ -12,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from frugalrl.distributed.cluster import INSTALL
-from frugalrl.files import replacing
+from frugalrl.files import is_leftover, replacing
 from frugalrl.training.errors import ConfigError
 
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp$")
 _CLAIM = "owner"
 # What says or means that a run came to its end: in storage only once all else is there.
 _AT_THE_END = frozenset(
@@ -87,11 +85,7 @@ class Storage:
             raise ConfigError(f"storage={self.url!r} does not give back what was written")
 
     def names(self, *, temporary: bool = False) -> dict[str, int]:
-        """Give the size of every file below, by its name relative to this directory.
-
-        Args:
-            temporary: those that were never finished, instead of all others.
-        """
+        """Give the size of every file below, or only of the unfinished, by its relative name."""
         self._files.invalidate_cache()
         try:
             found = self._files.find(self._root, detail=True)
@@ -100,7 +94,7 @@ class Storage:
         return {
             str(path)[len(self._root) :].lstrip("/"): int(about["size"] or 0)
             for path, about in found.items()
-            if (_TEMPORARY.search(str(path)) is not None) == temporary
+            if is_leftover(Path(path)) == temporary
         }
 
     def put(self, source: Path, name: str) -> None:
@@ -139,12 +133,7 @@ class Storage:
     def fetch(
         self, folder: Path, wanted: Callable[[str, int], bool] = lambda *_: True
     ) -> list[str]:
-        """Copy files below into a folder here; gives their names.
-
-        Args:
-            folder: where they go, with the same names.
-            wanted: whether to copy a file, by its name and size.
-        """
+        """Copy files that are wanted, by name and size, into a folder here; gives their names."""
         names = [
             name
             for name, size in self.names().items()
@@ -178,10 +167,6 @@ class RunCopy:
     At every moment the storage holds a state from which the run can go on: rows of metrics before
     the checkpoint that counts on them, and what says that the run is over after all else. Whoever
     fetches a run last owns it: a process that was given up for dead no longer writes there.
-
-    Args:
-        storage: of this run.
-        folder: where the run works.
     """
 
     def __init__(self, storage: Storage, folder: Path) -> None:
@@ -221,9 +206,10 @@ class RunCopy:
         for name in (*others, *checkpoints):
             self._put(name)
         kept = {*checkpoints, *self._checkpoints()}
-        for name in [name for name in self._pushed if "/checkpoints/" in name and name not in kept]:
-            self.storage.delete(name)
-            del self._pushed[name]
+        for name in list(self._pushed):
+            if "/checkpoints/" in name and name not in kept:
+                self.storage.delete(name)
+                del self._pushed[name]
 
     def push_result(self) -> None:
         """Copy everything there after the run's end, and delete there what is not here."""
