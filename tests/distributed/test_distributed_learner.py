@@ -195,9 +195,9 @@ def test_weights_are_published_every_so_many_updates(make_loop):
     assert measured["bytes_per_step"] > 8
 
 
-def test_more_actors_than_processors_are_refused(make_loop):
+def test_more_actors_than_processors_are_refused():
     with pytest.raises(ConfigError, match=r"actors=5 need a processor each.*has 4.*--actors 4"):
-        make_loop(InlineRay(cpus=4), actors=5)
+        fleets.check_room(InlineRay(cpus=4), 5)
 
 
 def test_actors_that_do_not_start_are_told_of(make_loop, monkeypatch):

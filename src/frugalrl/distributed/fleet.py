@@ -105,7 +105,7 @@ class Fleet:
         say: takes lines for the user.
 
     Raises:
-        ConfigError: there are not so many processors, or the actors did not start in time.
+        ConfigError: the actors did not start in time.
     """
 
     def __init__(
@@ -116,7 +116,6 @@ class Fleet:
         actors: int,
         say: Callable[[str], None],
     ) -> None:
-        check_room(ray, actors)
         self.count = config.envs
         self.observation_space, self.action_space = factory.spaces()
         self.measures = Measures()

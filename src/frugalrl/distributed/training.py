@@ -120,13 +120,7 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
 
 
 class LearnerSession(Session):
-    """A session whose loop is the learner's.
-
-    Args:
-        ray: the module, connected.
-        settings: how the run is divided.
-        arguments: of `Session`.
-    """
+    """A session whose loop is the learner's."""
 
     _loop: LearnerLoop
 
