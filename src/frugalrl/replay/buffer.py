@@ -298,14 +298,15 @@ class ReplayBuffer:
         if rows.refused and storage.offered < rows.start:
             storage.refuse(rows.refused)
         while rows.free is not None or rows.decided < len(rows.codes):
-            free = self._ask(rows) if rows.free is None else rows.free
+            if rows.free is None:
+                self._ask(rows)
             if rows.decided == rows.first:
                 which = slice(rows.first, rows.end)
-                offered = rows.observations[which], rows.rewards[which]
-                rows.decide(self._admission.offer(*offered, free))
-            if rows.awaits_place:
-                self._find_place(rows)
-            storage.write(rows)
+                offered = rows.observations[which], rows.rewards[which], rows.free
+                rows.decide(self._admission.offer(*offered))
+            if rows.lacks_slot:
+                self._find_slot(rows)
+            storage.write(rows, rows.decided)
             if rows.released is not None:
                 storage.release(rows.released)
                 rows.drop(rows.released)
@@ -319,34 +320,23 @@ class ReplayBuffer:
                 self._budget.settle()
         self._rows = None
 
-    def _ask(self, rows: Stage) -> NDArray[np.int64]:
-        """Make room for the rows that nothing is decided about yet, and give the free slots."""
-        count = wanted = len(rows.codes) - rows.decided
+    def _ask(self, rows: Stage) -> None:
+        """Make room for the rows that nothing is decided about yet, and find the free slots."""
+        rows.first, rows.end = rows.decided, len(rows.codes)
+        wanted = rows.end - rows.first
         if self._budget is not None:
-            count = 1  # one row at a time
+            rows.end = rows.first + 1  # one row at a time
             wanted = int(self._budget.make_room())
-        free = self._storage.next_slots(wanted)
-        rows.ask(count, free)
-        return free
+        rows.free = self._storage.next_slots(wanted)
 
-    def _find_place(self, rows: Stage) -> None:
-        """Let the last decided row, for which no slot was free, take that of another transition.
-
-        That one leaves the filter here, and the storage when the row is written.
-        """
+    def _find_slot(self, rows: Stage) -> None:
+        """Give the last decided row, for which no slot was free, that of another transition."""
         storage, last = self._storage, rows.decided - 1
         if last > rows.first:
-            storage.write(rows)  # those before it
-        if rows.place < 0:
-            if storage.free_slots:
-                place = storage.next_slots(1).item()
-            else:
-                place = self._victim = storage.next_victim()
-                self._admission.forget(place)
-            rows.place = place
-            self._victim = None  # so that it is not forgotten again when the row is placed
-        self._admission.place(rows.observations[last], rows.rewards.item(last), rows.place)
-        rows.awaits_place = False
+            storage.write(rows, last)  # those before it
+        slot = storage.next_slots(1).item() if storage.free_slots else self._evict()
+        self._admission.place(rows.observations[last], rows.rewards.item(last), slot)
+        rows.slots[last] = slot
 
     def _evict(self) -> int:
         """Remove a transition everywhere and give its slot, which is used next."""

@@ -29,32 +29,27 @@ class _Column:
     """
 
     def __init__(self, name: str, target: NDArray[Any], limits: tuple[Any, Any] | None) -> None:
-        self.name, self.target, self.limits = name, target, limits
-        # Kinds of arrays whose values all fit, and kinds whose values fit within the limits.
-        self.fitting, self.checked, self.expected = "fiub", "", "real numbers"
-        if limits is _FLAG:
-            self.fitting, self.checked, self.expected = "b", "iu", "booleans"
-        elif limits is not None:
-            self.fitting, self.checked = "", "iub"
-            self.expected = f"integers from {np.min(limits[0])} to {np.max(limits[1])}"
+        self.name, self.target, self.shape, self.limits = name, target, target.shape, limits
+        # Kinds of arrays whose values all fit.
+        self.fitting = "fiub" if limits is None else "b" if limits is _FLAG else ""
 
     def check(self, array: NDArray[Any]) -> None:
         """Raise an error if an array cannot be taken."""
-        if array.shape != self.target.shape:
+        if array.shape != self.shape:
             raise ValueError(
-                f"{self.name} has shape {array.shape}; expected {self.target.shape}, "
+                f"{self.name} has shape {array.shape}; expected {self.shape}, "
                 "one row per environment"
             )
-        if array.dtype.kind in self.fitting:
-            return
-        if array.dtype.kind not in self.checked:
-            raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self.expected}")
-        assert self.limits is not None
-        if (array < self.limits[0]).any() or (array > self.limits[1]).any():
-            raise ValueError(
-                f"{self.name} holds values from {array.min()} to {array.max()}; "
-                f"expected {self.expected}"
-            )
+        expected, low, high = "real numbers", *(self.limits or (0, 0))
+        if self.limits is not None:
+            is_flag = self.limits is _FLAG
+            expected = "booleans" if is_flag else f"integers from {np.min(low)} to {np.max(high)}"
+        if array.dtype.kind not in self.fitting:
+            if self.limits is None or array.dtype.kind not in "iub":
+                raise TypeError(f"{self.name} has dtype {array.dtype}; expected {expected}")
+            if (array < low).any() or (array > high).any():
+                found = f"values from {array.min()} to {array.max()}"
+                raise ValueError(f"{self.name} holds {found}; expected {expected}")
 
 
 def _limits_of(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
@@ -85,8 +80,6 @@ class Stage:
         free: the slots that the filter may take for the rows from `first` to `end`, which it is
             asked about; None when it is not asked.
         released: slots that it gives up with its decisions.
-        awaits_place: whether the last decided row is to be stored and was given no slot.
-        place: the slot that it takes instead, -1 while that is not chosen.
     """
 
     def __init__(self, layout: Layout, rows: int, is_sequence: bool = False) -> None:
@@ -102,7 +95,7 @@ class Stage:
         floats = columns.view(np.float32)
         fields = layout.as_fields(columns[:, reward + 1 :])
         self._all = columns, states, floats[:, reward]
-        taken = (
+        self._taken = [
             _Column("observations", states.reshape(self.shape), None),
             _Column("actions", fields[ACTION], layout.action_range),
             _Column("rewards", floats[:, reward], None),
@@ -110,10 +103,9 @@ class Stage:
             _Column("terminated", columns[:, IS_TERMINATED], _FLAG),
             _Column("truncated", columns[:, IS_TRUNCATED], _FLAG),
             *(_Column(name, fields[name], _limits_of(dtype)) for name, _, dtype in layout.extra),
-        )
-        self._targets = [(it.target, it.target.shape, it.fitting, it.check) for it in taken]
+        ]
         # What must be finite. In float32 the numbers of every transition lie side by side.
-        self._numbers = [it.target for it in taken if it.target.dtype.kind == "f"]
+        self._numbers = [it.target for it in self._taken if it.target.dtype.kind == "f"]
         if layout.float_dtype == np.float32:
             actions = math.prod(fields[ACTION].shape[1:]) if layout.action_range is None else 0
             together = floats[:, ROW_STATES : reward + 1 + actions]
@@ -138,11 +130,11 @@ class Stage:
             TypeError: a type is wrong.
         """
         asarray = np.asarray
-        for (target, shape, fitting, check), value in zip(self._targets, given, strict=True):
+        for column, value in zip(self._taken, given, strict=True):
             array = asarray(value)
-            if array.shape != shape or array.dtype.kind not in fitting:
-                check(array)
-            target[...] = array
+            if array.shape != column.shape or array.dtype.kind not in column.fitting:
+                column.check(array)
+            column.target[...] = array
         columns, states, rewards = self._all
         if len(self._numbers) > 1 or not all_finite(self._numbers[0]):
             by_row = [np.isfinite(n).all(axis=tuple(range(1, n.ndim))) for n in self._numbers]
@@ -160,11 +152,6 @@ class Stage:
         self.decided = 0
         self.free: NDArray[np.int64] | None = None
 
-    def ask(self, count: int, free: NDArray[np.int64]) -> None:
-        """Begin to have the next rows decided about."""
-        self.first, self.end = self.decided, self.decided + count
-        self.free = free
-
     def decide(self, decisions: Decisions) -> None:
         """Copy decisions about the first of those rows, in the types that compiled code takes."""
         codes, slots, released = decisions
@@ -176,9 +163,13 @@ class Stage:
             )
         self.codes[self.first : end], self.slots[self.first : end] = codes, slots
         self.released = None if released is None else np.array(released, np.int64)
-        self.awaits_place = self.codes.item(end - 1) == STORE and self.slots.item(end - 1) == -1
-        self.place = -1
         self.decided = end  # last: with this it is decided
+
+    @property
+    def lacks_slot(self) -> bool:
+        """Whether the last decided row is to be stored and no slot was free for it."""
+        last = self.decided - 1
+        return self.slots.item(last) == -1 and self.codes.item(last) == STORE
 
     def drop(self, slots: NDArray[np.int64]) -> None:
         """See the rows that were written into these slots as dropped."""

@@ -109,8 +109,7 @@ class Storage:
         environments: int,
         victims: np.random.Generator | None = None,
     ) -> None:
-        self.layout = layout
-        self.victims = victims
+        self.layout, self.capacity, self.victims = layout, capacity, victims
         self.slots = np.empty((0, REWARD + 1 + layout.payload_words), dtype=np.int32)
         self.states = np.empty((0, 1 + layout.state_words), dtype=np.int32)
         self.slot_bytes, self.state_bytes = WORD * self.slots.shape[1], WORD * self.states.shape[1]
@@ -131,11 +130,6 @@ class Storage:
 
     def __len__(self) -> int:
         return self.control.item(HELD)
-
-    @property
-    def capacity(self) -> int:
-        """Most transitions held."""
-        return self.control.item(CAPACITY)
 
     @property
     def nbytes(self) -> int:
@@ -160,7 +154,7 @@ class Storage:
     @property
     def free_slots(self) -> int:
         """Slots that can be written before memory must grow or something must go."""
-        return min(len(self.slots), self.control.item(CAPACITY)) - self.control.item(HELD)
+        return min(len(self.slots), self.capacity) - self.control.item(HELD)
 
     @property
     def offered(self) -> int:
@@ -211,26 +205,22 @@ class Storage:
 
         They are fewer where the capacity is reached.
         """
-        free = np.empty(rows, dtype=np.int64)
-        while (found := list_free(*self.parts, free)) < 0:
+        free = np.empty(rows, np.int64)
+        while (found := list_free(self.slots, self.states, self.control, free)) < 0:
             if self.free_slots < min(rows, self.capacity - len(self)):
                 self.resize_slots(min(grown(len(self.slots)), self.capacity))
             if self.free_states < 2 * rows:
                 self.resize_states(grown(len(self.states)))
         return free[:found]
 
-    def write(self, rows: Stage) -> None:
-        """Carry out what is decided about rows, going on where an earlier call stopped.
-
-        A last row that still awaits its place is left to a later call.
+    def write(self, rows: Stage, end: int) -> None:
+        """Carry out what is decided about rows up to an end, going on where a call stopped.
 
         Raises:
             RuntimeError: a decision is impossible; those before it have been carried out.
         """
-        end = rows.decided - rows.awaits_place
-        fault = write_rows(
-            *self.parts, rows.columns, rows.codes, rows.slots, rows.start, end, rows.place
-        )
+        arrays = self.slots, self.states, self.control, rows.columns, rows.codes, rows.slots
+        fault = write_rows(*arrays, rows.start, end)
         if fault != DONE:
             row = self.offered - rows.start
             raise RuntimeError(
@@ -536,12 +526,9 @@ def list_free(slots: Any, states: Any, control: Any, free: Any) -> int:
 @compiled
 def write_rows(
     slots: Any, states: Any, control: Any, rows: Any, codes: Any, chosen: Any, start: int,
-    end: int, place: int,
+    end: int,
 ) -> int:  # fmt: skip
     """Carry out decisions about rows up to an end, of which the first is number `start` of all.
-
-    One that is to be stored and was given no slot takes a place from which, if it is occupied, its
-    transition is evicted.
 
     Returns:
         `DONE`, or why the next one cannot be.
@@ -549,10 +536,6 @@ def write_rows(
     while control[OFFERED] - start < end:
         i = control[OFFERED] - start
         code, slot = codes[i], chosen[i]
-        if code == STORE and slot == -1:
-            slot = np.int64(place)
-            if place >= 0:
-                evict_slot(slots, states, control, place)
         if code == DROP:
             slot = np.int64(-1)
             control[DROPPED] += 1
