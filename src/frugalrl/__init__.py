@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.admission.released import ReleasedFilter
     from frugalrl.admission.reservoir import ReservoirFilter
-    from frugalrl.replay.buffer import Batch, BufferStats, Outcome, ReplayBuffer
+    from frugalrl.replay.buffer import ReplayBuffer
+    from frugalrl.replay.results import Batch, BufferStats, Outcome
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
     from frugalrl.state_io import StateFileError
     from frugalrl.training import Callback, TrainConfig, evaluate, load_policy, resume, train
@@ -29,13 +30,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "AdmissionFilter": "frugalrl.admission.protocol",
     "AdmitAll": "frugalrl.admission.controls",
-    "Batch": "frugalrl.replay.buffer",
-    "BufferStats": "frugalrl.replay.buffer",
+    "Batch": "frugalrl.replay.results",
+    "BufferStats": "frugalrl.replay.results",
     "Callback": "frugalrl.training",
     "Decisions": "frugalrl.admission.protocol",
     "FrugalFilter": "frugalrl.admission.frugal",
     "LargeBatch": "frugalrl.replay.samplers",
-    "Outcome": "frugalrl.replay.buffer",
+    "Outcome": "frugalrl.replay.results",
     "Prioritized": "frugalrl.replay.samplers",
     "RandomAdmit": "frugalrl.admission.controls",
     "ReleasedFilter": "frugalrl.admission.released",

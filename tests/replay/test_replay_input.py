@@ -12,7 +12,8 @@ from gymnasium import spaces
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
-from frugalrl.replay.buffer import REFUSED, ReplayBuffer, _bytes_from
+from frugalrl.replay.buffer import ReplayBuffer, _bytes_from
+from frugalrl.replay.results import REFUSED
 from frugalrl.replay.samplers import LargeBatch, Prioritized
 
 SPACE = spaces.Box(-np.inf, np.inf, (2,), np.float64)

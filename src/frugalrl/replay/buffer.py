@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter
+from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.admission.released import ReleasedFilter
 from frugalrl.admission.reservoir import ReservoirFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
@@ -32,17 +32,15 @@ from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
 from frugalrl.replay.samplers import SAMPLERS, Sampler, make_sampler
 from frugalrl.replay.spaces import (
+    check_space,
     describe_space,
     fields_from,
     make_layout,
     restore_space,
-    same_space,
 )
 from frugalrl.replay.staging import Stage, in_order, in_rows
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.state_io import StateFileError, load_state, save_state
-
-__all__ = ["DROP", "REFUSED", "REPLACE", "STORE", "Batch", "BufferStats", "Outcome", "ReplayBuffer"]
 
 EVICTIONS = ("oldest", "random")
 KIND = "replay buffer"
@@ -50,10 +48,7 @@ VERSION = 3
 
 _ROWS_AT_ONCE = 1024
 """Rows that `extend` stages at once."""
-_FILTERS = {
-    made.name: made
-    for made in (AdmitAll, RandomAdmit, FrugalFilter, ReleasedFilter, ReservoirFilter)
-}
+_FILTERS: tuple[Any, ...] = AdmitAll, RandomAdmit, FrugalFilter, ReleasedFilter, ReservoirFilter
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}
 
@@ -103,10 +98,15 @@ class ReplayBuffer:
         extra_fields: Iterable[tuple[str, tuple[int, ...], Any]] = (),
     ) -> None:
         check_choice("eviction", eviction, EVICTIONS)
-        most, most_bytes = _capacity_from(capacity, capacity_bytes)
-        layout = make_layout(
-            observation_space, action_space, _dtype_from(dtype), fields_from(extra_fields)
-        )
+        if capacity is None and capacity_bytes is None:
+            raise ValueError("capacity is None and so is capacity_bytes; give at least one of them")
+        most = MOST_TRANSITIONS if capacity is None else integer_from("capacity", capacity, 1)
+        if most > MOST_TRANSITIONS:
+            raise ValueError(f"capacity={most} is out of range; use at most {MOST_TRANSITIONS}")
+        most_bytes = None if capacity_bytes is None else _bytes_from(capacity_bytes)
+        type_name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
+        check_choice("dtype", type_name, ("float32", "float16"))
+        layout = make_layout(observation_space, action_space, type_name, fields_from(extra_fields))
         rows = integer_from("environments", environments, 1)
         number = integer_from("seed", seed, 0)
         refuse_class("admission", admission)
@@ -182,16 +182,15 @@ class ReplayBuffer:
             return self._count_bytes()
 
     def _count_bytes(self) -> int:
-        filtering, drawing = int(self._admission.nbytes), self._sampler.nbytes
-        return self._storage.nbytes + self._stage.nbytes + filtering + drawing
+        parts = self._storage, self._stage, self._admission, self._sampler
+        return sum(int(part.nbytes) for part in parts)
 
     @property
     def stats(self) -> BufferStats:
         """Counters since the buffer was made."""
         with self._turn:
             counters, offered = self._storage.counters, self._storage.offered
-        refused = counters.pop("refused")
-        return BufferStats(offered=offered, rejected_nonfinite=refused, **counters)
+        return BufferStats(offered, rejected_nonfinite=counters.pop("refused"), **counters)
 
     # --- transitions in ------------------------------------------------------------------------
 
@@ -529,7 +528,7 @@ class ReplayBuffer:
             made._admission = _part_from("admission", state["admission"], admission, _FILTERS)
             if not isinstance(made._admission, AdmissionFilter):
                 raise TypeError(f"admission={admission!r} does not make a filter")
-            made._sampler = _part_from("sampler", state["sampler"], sampler, SAMPLERS)
+            made._sampler = _part_from("sampler", state["sampler"], sampler, SAMPLERS.values())
             if not made._sampler.fits(storage.oldest_first(), len(storage.slots)):
                 raise ValueError("the sampler's state does not fit what is stored")
             made._sampler.begin()
@@ -570,8 +569,8 @@ class ReplayBuffer:
         state = load_state(path, KIND, VERSION)
         try:
             made = cls.from_state_dict(state, admission, sampler)
-            _check_space("observation_space", observation_space, made.observation_space)
-            _check_space("action_space", action_space, made.action_space)
+            check_space("observation_space", observation_space, made.observation_space)
+            check_space("action_space", action_space, made.action_space)
         except ValueError as error:
             raise StateFileError(f"{os.fspath(path)}: {error}") from error
         return made
@@ -620,16 +619,6 @@ def _warn_of_refused(codes: NDArray[np.int8], refused: int) -> None:
     )
 
 
-def _capacity_from(capacity: Any, capacity_bytes: Any) -> tuple[int, int | None]:
-    """Give the most transitions and the most bytes that may be held."""
-    if capacity is None and capacity_bytes is None:
-        raise ValueError("capacity is None and so is capacity_bytes; give at least one of them")
-    most = MOST_TRANSITIONS if capacity is None else integer_from("capacity", capacity, 1)
-    if most > MOST_TRANSITIONS:
-        raise ValueError(f"capacity={capacity!r} is out of range; use at most {MOST_TRANSITIONS}")
-    return most, None if capacity_bytes is None else _bytes_from(capacity_bytes)
-
-
 def _bytes_from(value: Any) -> int:
     """Read a number of bytes, such as 1000000, "512MB" or "2GiB"."""
     if isinstance(value, str):
@@ -641,13 +630,6 @@ def _bytes_from(value: Any) -> int:
             )
         value = int(float(parts[1]) * unit)
     return integer_from("capacity_bytes", value, 1)
-
-
-def _dtype_from(dtype: Any) -> str:
-    """Give the name of the type in which observations are stored."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
-    check_choice("dtype", name, ("float32", "float16"))
-    return str(name)
 
 
 def _slots_from(value: Any) -> NDArray[np.int64]:
@@ -666,21 +648,15 @@ def _part_from(argument: str, saved: dict[str, Any], made_by: Any, known: Any) -
         argument: that gives its class.
         saved: name and state.
         made_by: its class, or a function of its state; None for one of this library's.
-        known: this library's classes by name.
+        known: this library's classes.
     """
     name, what = saved["name"], "filter" if argument == "admission" else argument
-    if made_by is None and name not in known:
+    made_by = made_by or next((it for it in known if it.name == name), None)
+    if made_by is None:
         raise ValueError(
             f"the {what} {name!r} is not one of this library's; give its class as {argument}="
         )
-    made_by = made_by or known[name]
     known_as = getattr(made_by, "name", name)
     if isinstance(known_as, str) and known_as != name:
         raise ValueError(f"the {what} was {name!r}, not {known_as!r}")
     return getattr(made_by, "from_state_dict", made_by)(saved["state"])
-
-
-def _check_space(name: str, wanted: Any, found: Any) -> None:
-    """Raise unless the space found in a file is the wanted one; None wants nothing."""
-    if wanted is not None and not same_space(wanted, found):
-        raise ValueError(f"it was saved with {name}={found!r}, which is not {wanted!r}")

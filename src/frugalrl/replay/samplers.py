@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -78,8 +79,8 @@ class Sampler(Protocol):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Settings and state."""
-        return {}
+        """Settings and state; of a dataclass its fields, unless it says otherwise."""
+        return asdict(self) if is_dataclass(self) else {}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Sampler:
@@ -87,6 +88,7 @@ class Sampler(Protocol):
         return cls(**state)
 
 
+@dataclass(eq=False)
 class Uniform(Sampler):
     """Every stored transition alike, with replacement."""
 
@@ -105,10 +107,8 @@ class Uniform(Sampler):
                 free = free[~storage.occupied(drawn[free])]
         return drawn, None
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
 
-
+@dataclass(eq=False)
 class LargeBatch(Uniform):
     """Large batch experience replay (LaBER): draws m batches for one, the agent selects.
 
@@ -117,18 +117,13 @@ class LargeBatch(Uniform):
     """
 
     name: ClassVar[str] = "large_batch"
+    multiple: int = 4
 
-    def __init__(self, multiple: int = 4) -> None:
-        self.multiple = integer_from("multiple", multiple, 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The multiple."""
-        return {"multiple": self.multiple}
-
-    def __repr__(self) -> str:
-        return f"LargeBatch(multiple={self.multiple})"
+    def __post_init__(self) -> None:
+        self.multiple = integer_from("multiple", self.multiple, 1)
 
 
+@dataclass(eq=False)
 class Prioritized(Sampler):
     """Prioritized experience replay (Schaul et al., 2016), proportional variant.
 
@@ -147,21 +142,19 @@ class Prioritized(Sampler):
 
     name: ClassVar[str] = "prioritized"
     follows: ClassVar[bool] = True
+    alpha: float = 0.6
+    beta: float = 0.4
+    beta_final: float = 1.0
+    anneal_steps: int = 1_000_000
+    epsilon: float = 1e-6
 
-    def __init__(
-        self,
-        alpha: float = 0.6,
-        beta: float = 0.4,
-        beta_final: float = 1.0,
-        anneal_steps: int = 1_000_000,
-        epsilon: float = 1e-6,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.alpha, self.beta, self.beta_final = (
-            number_from(name, value, "a number from 0", lambda it: 0.0 <= it < math.inf)
-            for name, value in (("alpha", alpha), ("beta", beta), ("beta_final", beta_final))
+            number_from(name, getattr(self, name), "a number from 0", lambda it: 0 <= it < math.inf)
+            for name in ("alpha", "beta", "beta_final")
         )
-        self.anneal_steps = integer_from("anneal_steps", anneal_steps, 1)
-        self.epsilon = number_from("epsilon", epsilon, "a number above 0", is_positive)
+        self.anneal_steps = integer_from("anneal_steps", self.anneal_steps, 1)
+        self.epsilon = number_from("epsilon", self.epsilon, "a number above 0", is_positive)
         self._parts = _with_sums(np.empty(0))
         # The greatest priority seen, already raised to alpha.
         self._greatest = 1.0
@@ -232,14 +225,10 @@ class Prioritized(Sampler):
         values = self._parts[0]
         return len(values) == slots and np.array_equal(np.flatnonzero(values), np.sort(held))
 
-    def _settings(self) -> dict[str, Any]:
-        names = "alpha", "beta", "beta_final", "anneal_steps", "epsilon"
-        return {name: getattr(self, name) for name in names}
-
     def state_dict(self) -> dict[str, Any]:
         """Settings and priorities."""
         now = {"greatest": self._greatest, "priorities": self._parts[0].copy()}
-        return {**self._settings(), **now}
+        return {**super().state_dict(), **now}
 
     @classmethod
     def from_state_dict(cls, state: dict[str, Any]) -> Prioritized:
@@ -257,15 +246,8 @@ class Prioritized(Sampler):
         made._parts = _with_sums(priorities.copy())
         return made
 
-    def __repr__(self) -> str:
-        settings = (f"{name}={value}" for name, value in self._settings().items())
-        return f"Prioritized({', '.join(settings)})"
 
-
-_Parts = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-
-
-def _with_sums(values: NDArray[np.float64]) -> _Parts:
+def _with_sums(values: NDArray[np.float64]) -> tuple[Any, Any, Any]:
     """Give priorities, and of each block of them the sum and the least one above zero."""
     blocks = -(-len(values) // _BLOCK)
     parts = values, np.empty(blocks), np.empty(blocks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,16 +21,8 @@ _INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int
 
 _MOST_PAYLOAD = 2**24
 """Bytes; a file may say anything of shapes of which it holds no array."""
-_USUAL_FIELDS = (
-    ACTION,
-    "self",
-    "observations",
-    "actions",
-    "rewards",
-    "next_observations",
-    "terminated",
-    "truncated",
-)
+_USUAL_FIELDS = (ACTION, "self", "observations", "actions", "rewards", "next_observations",
+                 "terminated", "truncated")  # fmt: skip
 
 Field = tuple[str, tuple[int, ...], np.dtype[Any]]
 
@@ -41,31 +32,22 @@ class Layout:
     """How a transition of these spaces lies in memory."""
 
     observation_shape: tuple[int, ...]
+    width: int
+    """Numbers in an observation."""
     float_dtype: np.dtype[Any]
     """In which observations and float actions are kept: float32 or float16."""
+    state_words: int
+    """Words that a state takes."""
     payload: np.dtype[Any]
     """The action and extra fields, filled up to whole words."""
+    payload_words: int
+    """Words that these take."""
     action_range: tuple[NDArray[Any], NDArray[Any]] | None
     """Least and greatest integer actions; None for float actions."""
     action_out: np.dtype[Any]
     """As drawn."""
     extra: tuple[Field, ...]
     """Fields beside those that every transition has."""
-
-    @cached_property
-    def width(self) -> int:
-        """Numbers in an observation."""
-        return math.prod(self.observation_shape)
-
-    @cached_property
-    def state_words(self) -> int:
-        """Words that a state takes."""
-        return -(-self.width * self.float_dtype.itemsize // WORD)
-
-    @cached_property
-    def payload_words(self) -> int:
-        """Words that the action and extra fields take."""
-        return self.payload.itemsize // WORD
 
     def as_floats(self, words: NDArray[np.int32]) -> NDArray[Any]:
         """See (..., words) of states as (..., d) numbers."""
@@ -77,10 +59,7 @@ class Layout:
 
 
 def make_layout(
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    dtype: str,
-    extra: tuple[Field, ...],
+    observation_space: Any, action_space: Any, dtype: str, extra: tuple[Field, ...]
 ) -> Layout:
     """Check the spaces and decide how their values are stored.
 
@@ -88,11 +67,10 @@ def make_layout(
         TypeError: a space is of a kind that cannot be stored.
         ValueError: a space is empty.
     """
-    box = check_observation_space(observation_space)
+    _check_observation_space(observation_space)
     floats = np.dtype(dtype)
     limits = _action_range(action_space)
     shape = action_space.shape
-    assert shape is not None
     if math.prod(shape) == 0:
         raise ValueError(f"action_space has shape {shape}, which holds no numbers")
     action = floats if limits is None else _smallest_integer(*limits)
@@ -102,16 +80,15 @@ def make_layout(
         raise ValueError(
             f"an action with its extra fields takes {size} bytes; the most is {_MOST_PAYLOAD}"
         )
+    names, formats = [name for name, _, _ in parts], [(kind, form) for _, form, kind in parts]
+    width, words = math.prod(observation_space.shape), -(-size // WORD)
     return Layout(
-        observation_shape=box.shape,
+        observation_shape=observation_space.shape,
+        width=width,
         float_dtype=floats,
-        payload=np.dtype(
-            {
-                "names": [name for name, _, _ in parts],
-                "formats": [(kind, form) for _, form, kind in parts],
-                "itemsize": -(-size // WORD) * WORD,
-            }
-        ),
+        state_words=-(-width * floats.itemsize // WORD),
+        payload=np.dtype({"names": names, "formats": formats, "itemsize": words * WORD}),
+        payload_words=words,
         action_range=limits,
         action_out=np.dtype(np.float32 if limits is None else action_space.dtype),
         extra=extra,
@@ -148,8 +125,8 @@ def fields_from(extra_fields: Any) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def check_observation_space(space: Any) -> spaces.Box:
-    """Give the space back if observations of it can be stored; say what could be if not."""
+def _check_observation_space(space: Any) -> None:
+    """Say what could be stored if observations of a space cannot."""
     help_text = (
         "observations must come from a Box of numbers of any shape; "
         "wrap the environment in gymnasium.wrappers.FlattenObservation, "
@@ -163,7 +140,6 @@ def check_observation_space(space: Any) -> spaces.Box:
         )
     if math.prod(space.shape) == 0:
         raise ValueError(f"observation_space has shape {space.shape}, which holds no numbers")
-    return space
 
 
 def _action_range(space: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -223,12 +199,13 @@ def restore_space(description: dict[str, Any]) -> Any:
     return made_by(**settings)
 
 
-def same_space(one: Any, other: Any) -> bool:
-    """Whether two spaces are the same to the last bit of their bounds."""
-    try:
-        left, right = describe_space(one), describe_space(other)
-    except TypeError:
-        return False
-    return left.keys() == right.keys() and all(
-        np.array_equal(left[key], right[key]) for key in left
+def check_space(name: str, wanted: Any, found: Any) -> None:
+    """Raise unless a space is the wanted one to the last bit of its bounds; None wants nothing."""
+    if wanted is None:
+        return
+    saved = describe_space(found)
+    is_same = isinstance(wanted, type(found)) and all(
+        np.array_equal(value, saved[key]) for key, value in describe_space(wanted).items()
     )
+    if not is_same:
+        raise ValueError(f"it was saved with {name}={found!r}, which is not {wanted!r}")

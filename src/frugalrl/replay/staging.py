@@ -30,8 +30,13 @@ class _Column:
 
     def __init__(self, name: str, target: NDArray[Any], limits: tuple[Any, Any] | None) -> None:
         self.name, self.target, self.shape, self.limits = name, target, target.shape, limits
-        # Kinds of arrays whose values all fit.
-        self.fitting = "fiub" if limits is None else "b" if limits is _FLAG else ""
+        # Kinds of arrays whose values all fit; integers may fit within the limits.
+        self.fitting, self.expected = "fiub", "real numbers"
+        if limits is _FLAG:
+            self.fitting, self.expected = "b", "booleans"
+        elif limits is not None:
+            least, greatest = np.min(limits[0]), np.max(limits[1])
+            self.fitting, self.expected = "", f"integers from {least} to {greatest}"
 
     def check(self, array: NDArray[Any]) -> None:
         """Raise an error if an array cannot be taken."""
@@ -40,16 +45,13 @@ class _Column:
                 f"{self.name} has shape {array.shape}; expected {self.shape}, "
                 "one row per environment"
             )
-        expected, low, high = "real numbers", *(self.limits or (0, 0))
-        if self.limits is not None:
-            is_flag = self.limits is _FLAG
-            expected = "booleans" if is_flag else f"integers from {np.min(low)} to {np.max(high)}"
-        if array.dtype.kind not in self.fitting:
-            if self.limits is None or array.dtype.kind not in "iub":
-                raise TypeError(f"{self.name} has dtype {array.dtype}; expected {expected}")
-            if (array < low).any() or (array > high).any():
-                found = f"values from {array.min()} to {array.max()}"
-                raise ValueError(f"{self.name} holds {found}; expected {expected}")
+        if array.dtype.kind in self.fitting:
+            return
+        if self.limits is None or array.dtype.kind not in "iub":
+            raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self.expected}")
+        if (array < self.limits[0]).any() or (array > self.limits[1]).any():
+            found = f"values from {array.min()} to {array.max()}"
+            raise ValueError(f"{self.name} holds {found}; expected {self.expected}")
 
 
 def _limits_of(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
@@ -149,8 +151,8 @@ class Stage:
         self.refused = self.rows - count
         # Refused rows are counted first, so the row after them is this one of all.
         self.start = offered + self.refused
-        self.decided = 0
-        self.free: NDArray[np.int64] | None = None
+        self.first = self.end = self.decided = 0
+        self.free: Any = None
 
     def decide(self, decisions: Decisions) -> None:
         """Copy decisions about the first of those rows, in the types that compiled code takes."""
