@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import frugalrl
-from frugalrl.compiling import _sources_behind, compiled
+from frugalrl.compiling import _sources_behind, compiled, compiled_with
 
 PACKAGE = Path(frugalrl.__file__).parent
 
@@ -15,7 +15,7 @@ def plain(x: int) -> int:
     return x + 1
 
 
-@compiled(nogil=True)
+@compiled_with(nogil=True)
 def with_options(x: int) -> int:
     return plain(x) + 1
 

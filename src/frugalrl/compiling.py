@@ -15,10 +15,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -35,33 +36,31 @@ _PACKAGE = Path(__file__).parent
 _IMPORT = re.compile(r"^\s*(?:from|import) +frugalrl\b\.?([\w.]*)", re.MULTILINE)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+config: Any = numba.config
 
 # Processes that this one starts inherit it, and leave the talking to this one.
 os.environ.setdefault(_FIRST_PROCESS, str(os.getpid()))
 
 
-@overload
-def compiled(function: _Function) -> _Function: ...
-@overload
-def compiled(**options: Any) -> Callable[[_Function], _Function]: ...
-def compiled(function: Any = None, **options: Any) -> Any:
-    """Compile with Numba on first use and keep the result on disk.
+def compiled_with(**options: Any) -> Callable[[_Function], _Function]:
+    """Make a decorator that compiles on first use, with options of `numba.njit`, and keeps that."""
 
-    Args:
-        function: to be compiled; its type stays what it is.
-        **options: for `numba.njit`, in ``@compiled(nogil=True)``.
-    """
-    if function is None:
-        return lambda decorated: compiled(decorated, **options)
-    directory = _directory_for(function.__code__.co_filename)
-    # Numba chooses a function's directory when it is decorated.
-    users_choice = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-    numba.config.CACHE_DIR = str(directory or "")  # type: ignore[attr-defined]
-    try:
-        decorate = numba.njit(cache=directory is not None, error_model="numpy", **options)
-        return decorate(function)
-    finally:
-        numba.config.CACHE_DIR = users_choice  # type: ignore[attr-defined]
+    def decorate(function: Any) -> Any:
+        directory = _directory_for(function.__code__.co_filename)
+        # Numba chooses a function's directory when it is decorated.
+        users_choice, config.CACHE_DIR = config.CACHE_DIR, str(directory or "")
+        try:
+            is_kept = directory is not None
+            return numba.njit(cache=is_kept, error_model="numpy", **options)(function)
+        finally:
+            config.CACHE_DIR = users_choice
+
+    return decorate
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile with Numba on first use and keep the result on disk."""
+    return compiled_with()(function)
 
 
 @cache
@@ -85,13 +84,10 @@ def _directory_for(file: str) -> Path | None:
 
 def _sources_behind(file: Path) -> set[Path]:
     """Collect a module's file and those of this package that it imports, and they in turn."""
-    found: set[Path] = set()
-    waiting = [file]
+    found, waiting = set[Path](), {file}
     while waiting:
-        source = waiting.pop()
-        if source not in found:
-            found.add(source)
-            waiting += _imported_by(source)
+        found |= waiting
+        waiting = {it for source in waiting for it in _imported_by(source)} - found
     return found
 
 
@@ -111,38 +107,35 @@ def _imported_by(file: Path) -> list[Path]:
 @cache
 def _cache_root() -> Path | None:
     """Choose the directory for all compiled code, and remove from it what is long unused."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    root = Path(chosen) if chosen else _default_root()
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        root = Path(chosen).absolute()
+    elif config.CACHE_DIR:
+        root = Path(config.CACHE_DIR).absolute() / "frugalrl"
+    else:
+        root = platformdirs.user_cache_path("frugalrl", appauthor=False)
     try:
-        if not (chosen or root.is_absolute()):
+        if not root.is_absolute():
             raise OSError("there is no home directory")
         root.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=root).close()
     except OSError as error:
         return _temporary_root(root, error)
-    for unused in _long_unused(root):
-        shutil.rmtree(unused, ignore_errors=True)
+    for directory in root.glob("[0-9a-f]" * 16):
+        with suppress(OSError):  # another process was faster
+            if time.time() - directory.stat().st_mtime > _DAYS_KEPT * 86_400:
+                shutil.rmtree(directory, ignore_errors=True)
     return root
-
-
-def _default_root() -> Path:
-    given = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-    if given:
-        return Path(given).absolute() / "frugalrl"
-    return platformdirs.user_cache_path("frugalrl", appauthor=False)
 
 
 def _temporary_root(wanted: Path, error: OSError) -> Path | None:
     """Keep compiled code for as long as this process lives, and say so."""
-    try:
-        root: str | None = tempfile.mkdtemp(prefix="frugalrl-")
-    except OSError:
-        root = None
     _say(
         f"compiled code cannot be kept in {wanted} ({error.strerror or error}), so every run "
         f"compiles anew; set {CACHE_VARIABLE} to a directory that can be written"
     )
-    if root is None:
+    try:
+        root = tempfile.mkdtemp(prefix="frugalrl-")
+    except OSError:
         return None
     os.environ[CACHE_VARIABLE] = root  # for the processes that this one starts
     atexit.register(_remove, root, os.getpid())
@@ -155,17 +148,6 @@ def _remove(directory: str, owner: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _long_unused(root: Path) -> Iterator[Path]:
-    """Find directories of compiled code that no process has opened for long."""
-    for directory in root.iterdir():
-        try:
-            age = time.time() - directory.stat().st_mtime
-        except OSError:
-            continue  # another process was faster
-        if re.fullmatch("[0-9a-f]{16}", directory.name) and age > _DAYS_KEPT * 86_400:
-            yield directory
-
-
 def _say(text: str) -> None:
     """Tell the user, unless a process that started this one sees to that."""
     if os.environ[_FIRST_PROCESS] == str(os.getpid()):
@@ -175,10 +157,8 @@ def _say(text: str) -> None:
 class Stopwatch:
     """Adds up the seconds between starts and stops; those inside others count once."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._depth = 0
-        self._begun = 0.0
+    seconds = _begun = 0.0
+    _depth = 0
 
     def __enter__(self) -> None:
         if not self._depth:

@@ -89,13 +89,12 @@ def delete_leftovers(folder: str | os.PathLike[str]) -> int:
     Only for whoever holds the folder's lock: a temporary file of a living process looks the same.
     """
     freed = 0
-    with contextlib.suppress(OSError):
-        for path in Path(folder).iterdir():
-            if _TEMPORARY.fullmatch(path.name):
-                with contextlib.suppress(OSError):
-                    size = path.lstat().st_size
-                    path.unlink()
-                    freed += size
+    for path in Path(folder).glob(".*.tmp"):
+        if _TEMPORARY.fullmatch(path.name):
+            with contextlib.suppress(OSError):
+                size = path.lstat().st_size
+                path.unlink()
+                freed += size
     return freed
 
 
@@ -138,42 +137,31 @@ class DirectoryLock:
             DirectoryInUseError: another process holds it.
             OSError: the lock cannot be written.
         """
-        from filelock import FileLock, SoftFileLock
+        from filelock import FileLock, SoftFileLock, Timeout
 
         # Not by thread: a lock is given up by whichever thread closes the run. The library's own
         # way out lets a second process delete the file that stands for the first one's lock.
         lock: Any = FileLock(self.directory / LOCK, thread_local=False, fallback_to_soft=False)
+        advice = ""
         try:
-            taken = self._take(lock, wait)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            lock = SoftFileLock(self.directory / _MARKER, thread_local=False)
-            taken = self._take(lock, wait)
-        path, soft = Path(lock.lock_file), isinstance(lock, SoftFileLock)
-        if taken and not soft:
-            with contextlib.suppress(OSError):  # Windows lets nobody write a locked file
-                path.write_text(f"process {os.getpid()} on {platform.node()}", "utf-8")
-        elif not taken:
-            advice = (
-                f"; this file system has no locks: if it no longer runs, delete {path}"
-                if soft
-                else ""
-            )
-            raise DirectoryInUseError(
-                f"{str(self.directory)!r} is in use by {_holder(path)}; wait for it, or stop it"
-                + advice
-            )
-
-    def _take(self, lock: Any, wait: float) -> bool:
-        from filelock import Timeout
-
-        try:
-            lock.acquire(timeout=wait, poll_interval=0.2)
+            try:
+                lock.acquire(timeout=wait, poll_interval=0.2)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                lock = SoftFileLock(self.directory / _MARKER, thread_local=False)
+                advice = "; this file system has no locks: if it no longer runs, delete "
+                advice += lock.lock_file
+                lock.acquire(timeout=wait, poll_interval=0.2)
         except Timeout:
-            return False
+            raise DirectoryInUseError(
+                f"{str(self.directory)!r} is in use by {_holder(Path(lock.lock_file))}; "
+                f"wait for it, or stop it{advice}"
+            ) from None
         self._held = lock
-        return True
+        if isinstance(lock, FileLock):  # the other kind writes its holder by itself
+            with contextlib.suppress(OSError):  # Windows lets nobody write a locked file
+                Path(lock.lock_file).write_text(f"{os.getpid()}\n{platform.node()}\n", "utf-8")
 
     def release(self) -> None:
         """Give the lock up; nothing happens where it is not held."""
@@ -185,9 +173,7 @@ class DirectoryLock:
 def _holder(path: Path) -> str:
     """Say who holds a lock, from what is written in its file."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        process, host = path.read_text(encoding="utf-8").split("\n")[:2]
     except (OSError, ValueError):
-        lines = []
-    if len(lines) > 1:
-        return f"process {lines[0]} on {lines[1]}"
-    return (lines[0] if lines else "") or "another process"
+        return "another process"
+    return f"process {process} on {host}"

@@ -14,10 +14,10 @@ import frugalrl
 
 CALLEE = "from frugalrl.compiling import compiled\n@compiled\ndef f(x):\n    return x + {}\n"
 CALLER = """
-from frugalrl.compiling import compiled
+from frugalrl.compiling import compiled_with
 from frugalrl.callee import f
 
-@compiled(nogil=True)
+@compiled_with(nogil=True)
 def g(x):
     return 10 * f(x)
 """

@@ -339,11 +339,9 @@ class ReplayBuffer:
 
     def _evict(self) -> int:
         """Remove a transition everywhere and give its slot, which is used next."""
-        slot = self._storage.next_victim()
-        self._remove(slot)
-        return slot
+        return self._remove(self._storage.next_victim())
 
-    def _remove(self, slot: int) -> None:
+    def _remove(self, slot: int) -> int:
         """Remove the transition of a slot everywhere."""
         self._victim = slot
         self._admission.forget(slot)
@@ -351,6 +349,7 @@ class ReplayBuffer:
         if self._sampler.follows:
             self._tell_sampler(np.array([slot]))
         self._victim = None
+        return slot
 
     def _tell_sampler(self, slots: NDArray[np.int64]) -> None:
         """Let the sampler know which of these slots hold something new; -1 is none."""

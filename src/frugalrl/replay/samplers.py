@@ -16,6 +16,9 @@ from frugalrl.compiling import compiled
 if TYPE_CHECKING:
     from frugalrl.replay.storage import Storage
 
+Floats = NDArray[np.float64]
+Drawn = tuple[NDArray[np.int64], NDArray[np.float32] | None]
+
 _LEAST_PRIORITY, _MOST_PRIORITY = 1e-100, 1e100
 """Priorities stay within these, whatever the errors and alpha: the sum of as many as there can be
 is finite, and so is the ratio of any two, while a transition can always be drawn."""
@@ -60,7 +63,7 @@ class Sampler(Protocol):
     @abstractmethod
     def draw(
         self, storage: Storage, generator: np.random.Generator, batches: int, size: int, steps: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    ) -> Drawn:
         """Draw `batches * size` slots, and their importance weights unless all are 1.
 
         Args:
@@ -71,7 +74,7 @@ class Sampler(Protocol):
             steps: environment steps so far.
         """
 
-    def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
+    def feedback(self, slots: NDArray[np.int64], errors: Floats) -> None:
         """Learn the temporal-difference errors of drawn transitions."""
 
     def fits(self, held: NDArray[np.int64], slots: int) -> bool:
@@ -96,7 +99,7 @@ class Uniform(Sampler):
 
     def draw(
         self, storage: Storage, generator: np.random.Generator, batches: int, size: int, steps: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    ) -> Drawn:
         """Draw slots; those that turn out to be free are drawn again."""
         # A double has 53 random bits, so the bias is below 1e-7 for any possible buffer.
         drawn = (generator.random(batches * size) * storage.limit).astype(np.int64)
@@ -194,7 +197,7 @@ class Prioritized(Sampler):
         """Make the slots impossible to draw."""
         _set(*self._parts, slots, np.zeros(len(slots)), False)
 
-    def priorities(self, slots: NDArray[np.int64]) -> NDArray[np.float64]:
+    def priorities(self, slots: NDArray[np.int64]) -> Floats:
         """Give the priorities of some slots, raised to alpha; 0 where nothing is stored."""
         return self._parts[0][slots]
 
@@ -204,7 +207,7 @@ class Prioritized(Sampler):
 
     def draw(
         self, storage: Storage, generator: np.random.Generator, batches: int, size: int, steps: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    ) -> Drawn:
         """Draw slots in proportion to priority, with their importance weights."""
         values, sums, least = self._parts
         drawn = _draw(values, sums, generator.random(batches * size), size)
@@ -212,7 +215,7 @@ class Prioritized(Sampler):
         weights = np.power(values[drawn] / least.min(), -self.beta_at(steps))
         return drawn, weights.astype(np.float32)
 
-    def feedback(self, slots: NDArray[np.int64], errors: NDArray[np.float64]) -> None:
+    def feedback(self, slots: NDArray[np.int64], errors: Floats) -> None:
         """Set priorities from errors; slots emptied since they were drawn are passed over."""
         with np.errstate(over="ignore", under="ignore"):
             priorities = np.power(np.abs(errors) + self.epsilon, self.alpha)
@@ -247,7 +250,7 @@ class Prioritized(Sampler):
         return made
 
 
-def _with_sums(values: NDArray[np.float64]) -> tuple[Any, Any, Any]:
+def _with_sums(values: Floats) -> tuple[Floats, Floats, Floats]:
     """Give priorities, and of each block of them the sum and the least one above zero."""
     blocks = -(-len(values) // _BLOCK)
     parts = values, np.empty(blocks), np.empty(blocks)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from frugalrl.admission.protocol import DROP, STORE, Decisions
 from frugalrl.admission.rows import all_finite
-from frugalrl.checks import nearest
+from frugalrl.checks import check_choice
 from frugalrl.replay.results import REFUSED, Outcome
 from frugalrl.replay.spaces import ACTION, Layout
 from frugalrl.replay.storage import ENVIRONMENT, IS_TERMINATED, IS_TRUNCATED, ROW_STATES
@@ -197,10 +197,7 @@ def in_order(layout: Layout, extra: dict[str, Any]) -> list[Any]:
     """
     known = [name for name, _, _ in layout.extra]
     for name in extra:
-        if name not in known:
-            near = nearest(name, known)
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise TypeError(f"{name}= is no field of this buffer{hint} (extra_fields: {known})")
+        check_choice("extra field", name, known, TypeError)
     for name in known:
         if name not in extra:
             raise TypeError(f"{name}= is missing: this buffer was made with it in extra_fields")

@@ -63,11 +63,11 @@ COUNTERS = {
     "refused": REFUSED,
 }
 
-_LEAST_GROWTH = 64
-_GROWTH_SHIFT = 5
 _MOST_SLACK, _SLACK_OF_ANY = 16, 2**24
 """A loaded storage may allocate so many times what is in it, and so many bytes beside that."""
 
+# What `list_free` answers where memory must grow first, so that all rows can be written.
+FEW_SLOTS, FEW_STATES = -1, -2
 # What `write_rows` answers.
 DONE, NO_ROOM, BAD_CODE, BAD_STORE, BAD_REPLACE = range(5)
 _FAULTS = {
@@ -85,7 +85,7 @@ def grown(rows: int) -> int:
 
     Small steps are what keeps the slack, and so the bytes per transition, small.
     """
-    return rows + max(_LEAST_GROWTH, rows >> _GROWTH_SHIFT)
+    return rows + max(64, rows >> 5)
 
 
 class Storage:
@@ -96,18 +96,10 @@ class Storage:
         capacity: most transitions held.
         environments: how many are expected; more are taken as they come.
         victims: draws the transitions that are evicted; None evicts the oldest.
-
-    Attributes:
-        slot_bytes: bytes of one slot.
-        state_bytes: bytes of one state.
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        capacity: int,
-        environments: int,
-        victims: np.random.Generator | None = None,
+        self, layout: Layout, capacity: int, environments: int, victims: np.random.Generator | None
     ) -> None:
         self.layout, self.capacity, self.victims = layout, capacity, victims
         self.slots = np.empty((0, REWARD + 1 + layout.payload_words), dtype=np.int32)
@@ -207,9 +199,9 @@ class Storage:
         """
         free = np.empty(rows, np.int64)
         while (found := list_free(self.slots, self.states, self.control, free)) < 0:
-            if self.free_slots < min(rows, self.capacity - len(self)):
+            if found == FEW_SLOTS:
                 self.resize_slots(min(grown(len(self.slots)), self.capacity))
-            if self.free_states < 2 * rows:
+            else:
                 self.resize_states(grown(len(self.states)))
         return free[:found]
 
@@ -345,12 +337,10 @@ class Storage:
         observations = _array(state, "observations", layout.float_dtype, (None, layout.width))
         rewards = _array(state, "rewards", np.float32, (None,))
         count, limit, states = len(rewards), len(order), len(observations)
-        starts, ends = (
-            _array(state, name, np.int32, (count,)) for name in ("observation", "next_observation")
-        )
-        terminated, truncated = (
-            _array(state, name, np.bool_, (count,)) for name in ("terminated", "truncated")
-        )
+        starts = _array(state, "observation", np.int32, (count,))
+        ends = _array(state, "next_observation", np.int32, (count,))
+        terminated = _array(state, "terminated", np.bool_, (count,))
+        truncated = _array(state, "truncated", np.bool_, (count,))
         last = _array(state, "last", np.int32, (None,))
         environments = np.flatnonzero(last >= 0)
         ids = np.concatenate([starts, ends])
@@ -374,20 +364,17 @@ class Storage:
         for name in layout.payload.names or ():
             kind = layout.payload[name]
             fields[name] = _array(state["fields"], name, kind.base, (count, *kind.shape))
-        most = _MOST_SLACK * sum(a.nbytes for a in (order, observations, records, last))
-        allocated = []
-        for name, least, each in (
-            ("slots_allocated", limit, self.slot_bytes),
-            ("states_allocated", states, self.state_bytes),
-        ):
-            rows = integer_from(name, state[name], least)
-            if rows * each > most + _SLACK_OF_ANY:
-                raise ValueError(f"{name}={rows} asks for far more memory than the contents take")
-            allocated.append(rows)
-        if allocated[0] > self.capacity:
-            raise ValueError(f"slots_allocated={allocated[0]} is above capacity={self.capacity}")
-        self.resize_slots(allocated[0])
-        self.resize_states(allocated[1])
+        slot_room = integer_from("slots_allocated", state["slots_allocated"], limit)
+        state_room = integer_from("states_allocated", state["states_allocated"], states)
+        given = sum(a.nbytes for a in (order, observations, records, last))
+        wanted = slot_room * self.slot_bytes + state_room * self.state_bytes
+        if slot_room > self.capacity or wanted > _MOST_SLACK * given + _SLACK_OF_ANY:
+            raise ValueError(
+                f"slots_allocated={slot_room} and states_allocated={state_room} are more than "
+                f"capacity={self.capacity} allows, or far more than the contents take"
+            )
+        self.resize_slots(slot_room)
+        self.resize_states(state_room)
         records[:, STATE] = starts
         records[:, NEXT] = (ends << FLAG_BITS) | (TERMINATED * terminated) | (TRUNCATED * truncated)
         records[:, OLDER] = np.concatenate([[-1], held])[:count]
@@ -503,15 +490,12 @@ def _free(slots: Any, states: Any, control: Any, slot: int) -> None:
 
 @compiled
 def list_free(slots: Any, states: Any, control: Any, free: Any) -> int:
-    """Fill `free` with the slots that the next stored transitions take, and give how many.
-
-    -1 means that memory must grow first, so that as many rows can be written.
-    """
+    """Fill `free` with the slots that the next rows take, and give how many, or what is missing."""
     wanted: int = min(len(free), control[CAPACITY] - control[HELD])
-    if min(len(slots), control[CAPACITY]) - control[HELD] < wanted:
-        return -1
+    if len(slots) - control[HELD] < wanted:
+        return FEW_SLOTS
     if len(states) - control[STATES_HELD] < 2 * len(free):
-        return -1
+        return FEW_STATES
     slot, fresh = control[FREE_SLOT], control[SLOTS_USED]
     for i in range(wanted):
         if slot >= 0:
@@ -525,9 +509,8 @@ def list_free(slots: Any, states: Any, control: Any, free: Any) -> int:
 
 @compiled
 def write_rows(
-    slots: Any, states: Any, control: Any, rows: Any, codes: Any, chosen: Any, start: int,
-    end: int,
-) -> int:  # fmt: skip
+    slots: Any, states: Any, control: Any, rows: Any, codes: Any, chosen: Any, start: int, end: int
+) -> int:
     """Carry out decisions about rows up to an end, of which the first is number `start` of all.
 
     Returns:

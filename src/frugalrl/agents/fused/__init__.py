@@ -7,10 +7,10 @@ dispatch, allocation or copies.
 
 from __future__ import annotations
 
-from frugalrl.compiling import compiled as _compiled
+from frugalrl.compiling import compiled_with
 
 # Multiply-adds may be contracted; NaN stays NaN. Sums may not be reordered: the compiler's order
 # may change where a function is inlined, and then the process that compiles would round otherwise
 # than those that find compiled code on disk. Long sums are left to BLAS, or go row by row, which
 # vectorises as it is.
-compiled = _compiled(nogil=True, fastmath={"contract", "nsz", "arcp"})
+compiled = compiled_with(nogil=True, fastmath={"contract", "nsz", "arcp"})
