@@ -260,9 +260,10 @@ def test_optimize_memory_usage_is_taken_with_a_shrug(pendulum):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"bin": 3}, TypeError, "unknown argument 'bin'.*bins"),
+        ({"bin": 3}, TypeError, "argument='bin' is unknown; did you mean 'bins'"),
         ({"bins": 0}, ValueError, "bins=0"),
         ({"admission": "fac"}, TypeError, "'fac' is no AdmissionFilter"),
+        ({"admission": frugalrl.AdmitAll}, TypeError, r"is a class; use an object, AdmitAll\(\)"),
         ({"admission": frugalrl.AdmitAll(), "bins": 3}, TypeError, "one or the other"),
         ({"dtype": "float64", "bins": 3}, ValueError, "AdmitAll"),
         ({"dtype": "int8"}, ValueError, "dtype"),

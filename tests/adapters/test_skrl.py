@@ -137,7 +137,7 @@ def test_bad_use_is_named():
         memory.add_samples(observations=torch.zeros(2, 3))
     with pytest.raises(ValueError, match="2 observations"):
         memory.add_samples(observations=torch.zeros(2, 3), rewards=torch.zeros(3, 1))
-    with pytest.raises(TypeError, match="unknown argument 'bin'"):
+    with pytest.raises(TypeError, match="argument='bin' is unknown"):
         make(2, 10, bin=3)
     with pytest.raises(ValueError, match="export=True"):
         make(2, 10, export=True)

@@ -296,7 +296,7 @@ def test_what_needs_neighbours_is_refused():
 
 
 def test_bad_use_is_named():
-    with pytest.raises(TypeError, match="unknown argument 'bin'"):
+    with pytest.raises(TypeError, match="argument='bin' is unknown"):
         make(1, bin=3)
     buffer = make(1, longest_episode=5, **FILTERS["all"])
     with pytest.raises(ValueError, match="has no act, obs_next"):

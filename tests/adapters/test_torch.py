@@ -145,7 +145,7 @@ def test_timeouts_are_read_from_one_dict_for_each_environment():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"bin": 3}, TypeError, "unknown argument 'bin'"),
+        ({"bin": 3}, TypeError, "argument='bin' is unknown"),
         ({"n_envs": 0}, ValueError, "n_envs=0"),
         ({"buffer_size": 0}, ValueError, "buffer_size=0"),
         ({"dtype": "int8"}, ValueError, "dtype"),

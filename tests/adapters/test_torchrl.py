@@ -245,7 +245,7 @@ def test_bad_use_is_named():
     full.set(0, transitions(1)[0])
     with pytest.raises(ValueError, match="already holds 1"):
         TensorDictReplayBuffer(storage=full, writer=FrugalWriter())
-    with pytest.raises(TypeError, match="unknown argument 'bin'"):
+    with pytest.raises(TypeError, match="argument='bin' is unknown"):
         FrugalWriter(bin=3)
 
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 from gymnasium.spaces import Box
 
+from frugalrl.admission.controls import AdmitAll
+from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import AdmissionFilter, Decisions
+from frugalrl.checks import check_choice, refuse_class
 
 if TYPE_CHECKING:
     from frugalrl.admission.protocol import Floats, Slots
@@ -56,20 +59,11 @@ def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) ->
     Raises:
         TypeError: both were given, an argument is unknown, or `admission` is no filter.
     """
-    from frugalrl.admission.controls import AdmitAll
-    from frugalrl.admission.frugal import FrugalFilter
-
-    if admission is None and not arguments:
-        return AdmitAll()
+    refuse_class("admission", admission)
     if admission is None:
-        known = inspect.signature(FrugalFilter).parameters
-        unknown = sorted(set(arguments) - set(known))
-        if unknown:
-            raise TypeError(
-                f"unknown argument {unknown[0]!r}; use admission= or FrugalFilter's arguments: "
-                f"{', '.join(known)}"
-            )
-        return FrugalFilter(**arguments)
+        for name in arguments:
+            check_choice("argument", name, inspect.signature(FrugalFilter).parameters, TypeError)
+        return FrugalFilter(**arguments) if arguments else AdmitAll()
     if arguments:
         raise TypeError(
             f"admission={admission!r} was given together with {', '.join(sorted(arguments))}, "
@@ -144,8 +138,6 @@ class ReadsColumns:
             state: as `state_dict` gave it.
             inner: class of the filter that reads the columns; None for a FrugalFilter.
         """
-        from frugalrl.admission.frugal import FrugalFilter
-
         inner = inner or FrugalFilter
         if state["inner"] != inner.name:
             raise ValueError(f"the filter was {state['inner']!r}, not {inner.name!r}")

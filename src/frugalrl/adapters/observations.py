@@ -126,14 +126,13 @@ def _keys_to_read(
     vectors = {key for key, subspace in subspaces.items() if not is_image(subspace)}
     if observation_key is None:
         return vectors
-    wanted = {observation_key} if isinstance(observation_key, str) else set(observation_key)
-    unknown = sorted(str(key) for key in wanted - vectors)
-    if unknown or not wanted:
+    keys = [observation_key] if isinstance(observation_key, str) else observation_key
+    wanted: set[str | None] = set(keys)
+    if not wanted or wanted - vectors:
         there = ", ".join(repr(key) for key in subspaces if key is not None and key in vectors)
-        wrong = f"{unknown[0]!r} is no vector in the observation space; " if unknown else ""
-        hint = f"the vectors are {there}" if there else "the space is no Dict; leave it out"
-        raise ValueError(f"observation_key={observation_key!r}: {wrong}{hint}")
-    return set(wanted)
+        hint = f"use one or more of {there}" if there else "the space is no Dict, leave it out"
+        raise ValueError(f"observation_key={observation_key!r} names no vectors; {hint}")
+    return wanted
 
 
 def _bounds(

@@ -40,7 +40,7 @@ _READ_NEIGHBOURS = tuple(
     if hasattr(torchrl.data, name)
 )
 NestedKey = str | tuple[str, ...]
-_STATE_KIND, _STATE_VERSION = "torchrl-writer", 2
+_FILE, _STATE_KIND, _STATE_VERSION = "writer.safetensors", "torchrl-writer", 2
 
 
 class FrugalWriter(KeepsLedger, Writer):
@@ -106,27 +106,6 @@ class FrugalWriter(KeepsLedger, Writer):
     def extend(self, data: TensorDictBase) -> torch.Tensor:
         """Offer transitions in order; return their indices, -1 for each that is not stored."""
         self._check(data, 1)
-        index = torch.as_tensor(self._offer(data), device=data.device)
-        self._tell_samplers(index)
-        return index
-
-    @staticmethod
-    def _check(data: Any, dimensions: int) -> None:
-        if not is_tensor_collection(data):
-            raise TypeError(
-                f"FrugalWriter reads observations and rewards by key from a TensorDict, "
-                f"got {type(data).__name__}"
-            )
-        if data.batch_dims != dimensions:
-            call = "extend" if dimensions else "add"
-            raise ValueError(
-                f"{call} takes data with {dimensions} batch dimension(s), got batch_size="
-                f"{tuple(data.batch_size)}; use extend(data.reshape(-1)) for many transitions "
-                "and add for one"
-            )
-
-    def _offer(self, data: TensorDictBase) -> Rows:
-        """Offer rows, write the admitted ones, and return every row's slot."""
         self._refuse_what_cannot_work()
         rows = len(data)
         parts = [rows_of(_entry(data, key), rows) for key in self._observation_keys]
@@ -144,7 +123,24 @@ class FrugalWriter(KeepsLedger, Writer):
             _finite(data, self._observation_keys),
         )
         self._cursor = len(self._ledger) % self._storage.max_size
-        return outcome.slots
+        index = torch.as_tensor(outcome.slots, device=data.device)
+        self._tell_samplers(index)
+        return index
+
+    @staticmethod
+    def _check(data: Any, dimensions: int) -> None:
+        if not is_tensor_collection(data):
+            raise TypeError(
+                f"FrugalWriter reads observations and rewards by key from a TensorDict, "
+                f"got {type(data).__name__}"
+            )
+        if data.batch_dims != dimensions:
+            call = "extend" if dimensions else "add"
+            raise ValueError(
+                f"{call} takes data with {dimensions} batch dimension(s), got batch_size="
+                f"{tuple(data.batch_size)}; use extend(data.reshape(-1)) for many transitions "
+                "and add for one"
+            )
 
     def _refuse_what_cannot_work(self) -> None:
         """Refuse another process's writing, and samplers that read neighbours or old indices."""
@@ -232,14 +228,12 @@ class FrugalWriter(KeepsLedger, Writer):
 
     def dumps(self, path: str | Path) -> None:
         """Write the state into a directory, beside the storage's and the sampler's."""
-        directory = Path(path)
-        directory.mkdir(parents=True, exist_ok=True)
-        save_state(directory / "writer.safetensors", self._state(), _STATE_KIND, _STATE_VERSION)
+        Path(path).mkdir(parents=True, exist_ok=True)
+        save_state(Path(path, _FILE), self._state(), _STATE_KIND, _STATE_VERSION)
 
     def loads(self, path: str | Path) -> None:
         """Go on from a directory that `dumps` wrote."""
-        file = Path(path) / "writer.safetensors"
-        self.load_state_dict(load_state(file, _STATE_KIND, _STATE_VERSION))
+        self.load_state_dict(load_state(Path(path, _FILE), _STATE_KIND, _STATE_VERSION))
 
     def __getstate__(self) -> dict[str, Any]:
         if get_spawning_popen() is not None:
