@@ -66,6 +66,8 @@ class Job:
     directory: Path
     state: str = "waiting"
     """`waiting`, `running`, `done`, `failed` or `blocked` (the run that it needs failed)."""
+    source: Job | None = None
+    """The job of the run that a control takes its number from: same task, same seed."""
     detail: str = ""
     process: Process | None = None
     place: int = 0
@@ -79,6 +81,13 @@ class Job:
     def metrics_file(self) -> Path:
         """Where the run writes how far it is."""
         return self.directory / RUN_DIRECTORY / "metrics.csv"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the run can be started."""
+        if self.state != "waiting" or self.run.needs is None:
+            return self.state == "waiting"
+        return self.source is not None and self.source.state == "done"
 
     def stop(self) -> None:
         """Ask the run to save and stop, once: a second signal would end it at once."""
@@ -144,6 +153,9 @@ class Grid:
             raise BenchError(f"jobs={jobs} must be at least 1")
         self.root = Path(root)
         self.jobs = [Job(run, run.directory(self.root)) for run in runs]
+        named = {(job.run.task, job.run.seed, job.run.method): job for job in self.jobs}
+        for job in self.jobs:
+            job.source = named.get((job.run.task, job.run.seed, job.run.source))
         self._limit = jobs
         self._start_run = start
         self._lock = DirectoryLock(self.root)
@@ -220,7 +232,7 @@ class Grid:
         free = list(range(self._limit))
         while any(job.state in ("waiting", "running") for job in self.jobs):
             for job in self.jobs:
-                if free and not self._guard.triggered and self._ready(job):
+                if free and not self._guard.triggered and job.is_ready:
                     self._start(job, free.pop(0), view)
             for job in self.jobs:
                 code = None if job.process is None else job.process.poll()
@@ -234,26 +246,14 @@ class Grid:
                     job.stop()
                 if not running:
                     break
-            elif not running and not any(self._ready(job) for job in self.jobs):
+            elif not running and not any(job.is_ready for job in self.jobs):
                 self._block_the_rest(view)
             view.update(self.jobs)
             time.sleep(_POLL)
         view.update(self.jobs)
 
-    def _source(self, run: Run) -> Job | None:
-        """Find the run that a control takes its number from: same task, same seed."""
-        wanted = (run.task, run.seed, run.source)
-        jobs = (job for job in self.jobs if (job.run.task, job.run.seed, job.run.method) == wanted)
-        return next(jobs, None)
-
-    def _ready(self, job: Job) -> bool:
-        if job.state != "waiting" or job.run.needs is None:
-            return job.state == "waiting"
-        source = self._source(job.run)
-        return source is not None and source.state == "done"
-
     def _start(self, job: Job, place: int, view: View) -> None:
-        job.derived = self._derive(job.run)
+        job.derived = _derive(job)
         job.directory.mkdir(parents=True, exist_ok=True)
         (job.directory / ERROR_FILE).unlink(missing_ok=True)
         write_json(
@@ -265,21 +265,6 @@ class Grid:
         job.process = self._start_run(job)
         job.state, job.started = "running", time.monotonic()
         view.tell(f"{'resumed' if resumed else 'started'}  {job.run.name}")
-
-    def _derive(self, run: Run) -> dict[str, Any]:
-        """Take from another run what a control needs."""
-        source = self._source(run) if run.needs is not None else None
-        if source is None:
-            return {}
-        if run.needs == "size":
-            done = read_done(source.directory, source.run)
-            assert done is not None
-            return {"buffer_size": done["size"]}
-        table = read_columns(source.metrics_file)
-        rows = np.stack([table["env_steps"], table["buffer_size"]], axis=1).astype(int)
-        # A few hundred sizes say as much as thousands, and are written into every control's file.
-        chosen = np.unique(np.linspace(0, len(rows) - 1, _MOST_SIZES).round().astype(int))
-        return {"sizes": rows[chosen].tolist()}
 
     def _finish(self, job: Job, code: int, view: View) -> None:
         job.process = None
@@ -302,6 +287,21 @@ class Grid:
             if job.state == "waiting":
                 job.state = "blocked"
                 view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
+
+
+def _derive(job: Job) -> dict[str, Any]:
+    """Take from another run what a control needs."""
+    if job.run.needs is None or job.source is None:
+        return {}
+    if job.run.needs == "size":
+        done = read_done(job.source.directory, job.source.run)
+        assert done is not None
+        return {"buffer_size": done["size"]}
+    table = read_columns(job.source.metrics_file)
+    rows = np.stack([table["env_steps"], table["buffer_size"]], axis=1).astype(int)
+    # A few hundred sizes say as much as thousands, and are written into every control's file.
+    chosen = np.unique(np.linspace(0, len(rows) - 1, _MOST_SIZES).round().astype(int))
+    return {"sizes": rows[chosen].tolist()}
 
 
 def _failure(directory: Path, code: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import shutil
 import signal
 import socket
@@ -192,37 +191,27 @@ def bring_to_end(
 
 def _accompany(process: subprocess.Popen[bytes], copy: RunCopy) -> int:
     """Copy to storage what the process writes, until it ends."""
+    # Ray cancels a task by an interrupt of the main thread, wherever it is: where errors are
+    # ignored, such as in a finalizer, KeyboardInterrupt would be lost, and the run go on.
+    told: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda signum, frame: told.append(signum))
     pushed = time.monotonic()
     try:
-        with _told_to_stop() as told:
-            while process.poll() is None and not told:
-                time.sleep(_POLL)
-                if copy.has_new_checkpoint or time.monotonic() - pushed > _PUSH_EVERY:
-                    pushed = time.monotonic()
-                    # What cannot be copied now is copied next time; only the end has to succeed.
-                    with contextlib.suppress(OSError):
-                        copy.push()
-            if told:
-                # The process saves a checkpoint, which is copied like others.
-                process.terminate()
-            return process.wait()
+        while process.poll() is None and not told:
+            time.sleep(_POLL)
+            if copy.has_new_checkpoint or time.monotonic() - pushed > _PUSH_EVERY:
+                pushed = time.monotonic()
+                # What cannot be copied now is copied next time; only the end has to succeed.
+                with contextlib.suppress(OSError):
+                    copy.push()
+        if told:
+            # The process saves a checkpoint, which is copied like others.
+            process.terminate()
+        return process.wait()
     except BaseException:
         process.kill()
         process.wait()
         raise
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[list[int]]:
-    """Give a list that is filled when Ray cancels the task, instead of raising an error.
-
-    Ray interrupts the main thread, wherever it is: where errors are ignored, such as in a
-    finalizer, an error would be lost, and the run go on.
-    """
-    told: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda signum, frame: told.append(signum))
-    try:
-        yield told
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -246,14 +235,12 @@ def _push_at_last(push: Callable[[], None], tries: int = 4) -> None:
 def _scratch() -> Iterator[Path]:
     """Give a directory of this process; what processes that were killed have left is deleted."""
     for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
-        owner = re.match(rf"{_SCRATCH}(\d+)-", left.name)
-        if owner is not None:
-            try:
-                os.kill(int(owner.group(1)), 0)
-            except ProcessLookupError:
-                shutil.rmtree(left, ignore_errors=True)
-            except OSError:
-                pass  # alive, and another user's
+        try:
+            os.kill(int(left.name.removeprefix(_SCRATCH).partition("-")[0]), 0)
+        except ProcessLookupError:
+            shutil.rmtree(left, ignore_errors=True)
+        except (OSError, ValueError):
+            pass  # alive, and another user's; or not ours at all
     prefix = f"{_SCRATCH}{os.getpid()}-"
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
