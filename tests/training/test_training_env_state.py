@@ -159,7 +159,7 @@ def test_what_cannot_be_read_is_left_out_where_that_is_wanted():
     one, other = Thing(), Thing()
     one.good, one.bad, one.later = [1.0], [object(), [2.0]], [3.0]
     one.same = one.later
-    state = AttributeWriter(strict=False).write_object(one, "Thing")
+    state = AttributeWriter(strict=False).write(one, "Thing")
     other.bad = "its own"
     AttributeReader().read(state, other)
     assert (other.good, other.bad, other.later) == ([1.0], "its own", [3.0])

@@ -36,7 +36,7 @@ def test_a_file_limit_that_is_reached_leaves_the_old_checkpoint(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
-        with pytest.raises(StorageError, match=r"step 2 could not.*saved is step-0+1"):
+        with pytest.raises(StorageError, match=r"step 2 could not.*newest checkpoint is step-0+1"):
             store.save(2, {"x": np.zeros(100_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

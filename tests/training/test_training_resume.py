@@ -246,7 +246,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(tiny, assert_same_run, tmp_path, m
         save(path, *args, **kwargs)
 
     monkeypatch.setattr(checkpoint, "save_state", fail_second)
-    with pytest.raises(StorageError, match=r"disk full.*newest that was saved is step-0+100"):
+    with pytest.raises(StorageError, match=r"disk full.*newest checkpoint is step-0+100"):
         train(tiny(out=tmp_path / "run"))
     monkeypatch.undo()
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == [written[0].name]

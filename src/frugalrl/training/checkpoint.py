@@ -48,18 +48,32 @@ class CheckpointStore:
             StorageError: it could not be written; the older ones are untouched.
         """
         path = self.folder / f"step-{step:012d}.safetensors"
-        try:
+        with self.writing(f"the checkpoint of step {step}"):
             save_state(path, state, kind=KIND, version=VERSION)
-        except OSError as error:
-            kept = self.paths()
-            rest = f"the newest that was saved is {kept[0].name}" if kept else "none was saved yet"
-            raise StorageError(
-                f"the checkpoint of step {step} could not be written to {self.folder} "
-                f"({error.strerror or error}); {likely_cause(error)}? {rest.capitalize()}"
-            ) from error
         for old in self.paths()[self.keep :]:
             old.unlink(missing_ok=True)
         return path
+
+    @contextlib.contextmanager
+    def writing(self, what: str) -> Iterator[None]:
+        """Tell of a file of the run that could not be written in words a user can act on.
+
+        Raises:
+            StorageError: in the place of an `OSError`.
+        """
+        try:
+            yield
+        except OSError as error:
+            cause = "is the disk full"
+            if error.errno == errno.ENOENT:
+                cause = "was the run directory moved or deleted"
+            elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                cause = "may this user write there"
+            newest = next((path.name for path in self.paths()), "none")
+            raise StorageError(
+                f"{what} could not be written ({error}); {cause}? The newest checkpoint is "
+                f"{newest}; put that right, then resume"
+            ) from error
 
     def paths(self) -> list[Path]:
         """List the checkpoints, newest first."""
@@ -102,15 +116,6 @@ class CheckpointStore:
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
-
-
-def likely_cause(error: OSError) -> str:
-    """Guess in a few words why a file could not be written."""
-    if error.errno == errno.ENOENT:
-        return "was the run directory moved or deleted"
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return "may this user write there"
-    return "is the disk full"
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:

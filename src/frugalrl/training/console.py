@@ -141,20 +141,16 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-_SETTINGS_OF: dict[str, tuple[str, ...]] = {
-    "sac": (
-        *("ent_coef", "target_entropy", "target_update_interval"),
-        *("use_sde", "log_std_init", "sde_sample_freq"),
-    ),
-    "td3": ("policy_delay", "target_policy_noise", "target_noise_clip"),
-    "ddpg": (),
+_FOR_SAC = {
+    *("ent_coef", "target_entropy", "target_update_interval"),
+    *("use_sde", "log_std_init", "sde_sample_freq"),
 }
-_ONLY_FOR_SOME = {name for names in _SETTINGS_OF.values() for name in names}
+_FOR_TD3 = {"policy_delay", "target_policy_noise", "target_noise_clip"}
 
 
 def concerns(algo: str, name: str) -> bool:
     """Tell whether a setting means something to an algorithm."""
-    return name not in _ONLY_FOR_SOME or name in _SETTINGS_OF[algo]
+    return (algo == "sac" or name not in _FOR_SAC) and (algo == "td3" or name not in _FOR_TD3)
 
 
 def configuration_lines(resolved: Resolved) -> list[str]:
@@ -165,15 +161,14 @@ def configuration_lines(resolved: Resolved) -> list[str]:
     lines = [head if config.out is None else f"{head}  ->  {config.out}"]
     groups: dict[str, list[str]] = {"given": [], "preset": [], "default": []}
     for name, origin in resolved.origins.items():
-        if not concerns(config.algo, name):
-            continue
-        if name == "buffer_size" and config.buffer_bytes is not None:
-            continue
-        if name.startswith(OF_A_FILTER) and not name.startswith(f"{admission}_"):
-            continue
-        if name == "action_noise_std" and config.action_noise == "none":
-            continue
-        groups[origin].append(f"{name} {_show(getattr(config, name))}")
+        without_effect = (
+            not concerns(config.algo, name)
+            or (name == "buffer_size" and config.buffer_bytes is not None)
+            or (name.startswith(OF_A_FILTER) and not name.startswith(f"{admission}_"))
+            or (name == "action_noise_std" and config.action_noise == "none")
+        )
+        if not without_effect:
+            groups[origin].append(f"{name} {_show(getattr(config, name))}")
     named = set(resolved.origins) | {"env", "algo", "admission", "seed", "out"}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

@@ -21,7 +21,7 @@ import random
 import time
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 import gymnasium
@@ -35,17 +35,16 @@ from frugalrl.training.run_directory import Method
 State = dict[str, Any]
 
 # What an environment holds that does not change, or that only matters for pictures.
-_CONSTANT_NAMES = frozenset(
-    (
-        *("spec", "metadata", "mujoco_renderer", "_cached_spec", "_saved_kwargs"),
-        *("_ezpickle_args", "_ezpickle_kwargs"),
-    )
-)
+_CONSTANT_NAMES = {
+    *("spec", "metadata", "mujoco_renderer", "_cached_spec", "_saved_kwargs"),
+    *("_ezpickle_args", "_ezpickle_kwargs"),
+}
 _CONSTANT_TYPES = (
     *(gymnasium.Env, EnvSpec, type, types.ModuleType, types.FunctionType, types.MethodType),
     *(types.BuiltinFunctionType, np.ufunc, logging.Logger),
 )
 _PLAIN = (bool, int, float, str, type(None))
+_ORDINARY_SIZE = type("Ordinary", (), {}).__basicsize__  # of an object that is pure Python
 
 
 class UnreadableStateError(TypeError):
@@ -78,58 +77,55 @@ class AttributeWriter:
             _check_dtype(value.dtype, path)
             return {"scalar": np.array(value)}
         if kind is tuple:
-            return {"tuple": [self.write(v, f"{path}[{i}]") for i, v in enumerate(value)]}
+            return {"tuple": self._write_items(value, path)}
         if id(value) in self._seen:
             return {"same": self._seen[id(value)][0]}
+        self._seen[id(value)] = (len(self._seen), value)
         if isinstance(value, np.random.Generator):
-            self._remember(value)
-            return {
-                "generator": AttributeWriter(strict=True).write(value.bit_generator.state, path)
-            }
+            state = value.bit_generator.state
+            return {"generator": AttributeWriter(strict=True).write(state, path)}
         if isinstance(value, spaces.Space):
-            self._remember(value)
             return {"space": self.write(value._np_random, path)}
         if kind is np.ndarray:
             return self._write_array(value, path)
         if kind in (list, deque):
-            self._remember(value)
-            items = [self.write(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            items = self._write_items(value, path)
             return {kind.__name__: items, "maxlen": getattr(value, "maxlen", None)}
         if kind is dict:
-            self._remember(value)
             pairs = ((key, item, f"{path}[{key!r}]") for key, item in value.items())
             return {"dict": [[self.write(k, at), self.write(v, at)] for k, v, at in pairs]}
-        return self.write_object(value, path)
+        return self._write_object(value, path)
 
-    def write_object(self, value: Any, path: str) -> State:
+    def _write_items(self, items: Iterable[Any], path: str) -> list[State]:
+        return [self.write(item, f"{path}[{index}]") for index, item in enumerate(items)]
+
+    def _write_array(self, value: np.ndarray[Any, Any], path: str) -> State:
+        _check_dtype(value.dtype, path)
+        if not (value.flags.c_contiguous or value.flags.f_contiguous):
+            raise UnreadableStateError(f"{path} is a part of another array")
+        begin = value.__array_interface__["data"][0]
+        self._spans.append((begin, begin + value.nbytes, path))
+        return {"array": value.copy(), "fortran": not value.flags.c_contiguous}
+
+    def _write_object(self, value: Any, path: str) -> State:
         """Write an object's attributes down; it must hold nothing else."""
-        ordinary = type(value).__basicsize__ <= _Ordinary.__basicsize__ and hasattr(
-            value, "__dict__"
-        )
+        ordinary = type(value).__basicsize__ <= _ORDINARY_SIZE and hasattr(value, "__dict__")
         if not ordinary or isinstance(value, enum.Enum):
             raise UnreadableStateError(f"{path} is a {type(value).__name__}")
-        self._remember(value)
         attributes = []
         for name, item in vars(value).items():
+            simulation = type(item).__name__ in ("MjModel", "MjData")
+            if simulation or name in _CONSTANT_NAMES or isinstance(item, _CONSTANT_TYPES):
+                continue
             met = len(self._seen)
             try:
-                if name not in _CONSTANT_NAMES and not _is_constant(item):
-                    attributes.append([name, self.write(item, f"{path}.{name}")])
+                attributes.append([name, self.write(item, f"{path}.{name}")])
             except UnreadableStateError:
                 if self._strict:
                     raise
                 for key in list(self._seen)[met:]:
                     del self._seen[key]
         return {"object": attributes, "type": _type_name(value)}
-
-    def _write_array(self, value: np.ndarray[Any, Any], path: str) -> State:
-        _check_dtype(value.dtype, path)
-        if not (value.flags.c_contiguous or value.flags.f_contiguous):
-            raise UnreadableStateError(f"{path} is a part of another array")
-        self._remember(value)
-        begin = value.__array_interface__["data"][0]
-        self._spans.append((begin, begin + value.nbytes, path))
-        return {"array": value.copy(), "fortran": not value.flags.c_contiguous}
 
     def check_overlaps(self) -> None:
         """Refuse arrays that share memory: put back, they would no longer.
@@ -141,9 +137,6 @@ class AttributeWriter:
         for (_, end, one), (begin, _, other) in itertools.pairwise(spans):
             if begin < end:
                 raise UnreadableStateError(f"{one} and {other} share memory")
-
-    def _remember(self, value: Any) -> None:
-        self._seen[id(value)] = (len(self._seen), value)
 
 
 class AttributeReader:
@@ -165,7 +158,7 @@ class AttributeReader:
         if kind == "scalar":
             return content[()]
         if kind == "tuple":
-            return tuple(self.read(v, e) for v, e in _pairs(content, existing))
+            return tuple(self._read_items(content, existing))
         if kind == "same":
             return self._made[content]
         if kind == "generator":
@@ -174,7 +167,7 @@ class AttributeReader:
             return self._keep(content.copy(order="F" if encoded["fortran"] else "C"))
         if kind in ("list", "deque"):
             items: Any = self._keep([] if kind == "list" else deque(maxlen=encoded["maxlen"]))
-            items.extend([self.read(v, e) for v, e in _pairs(content, existing)])
+            items.extend(self._read_items(content, existing))
             return items
         if kind == "dict":
             table = self._keep({})
@@ -194,18 +187,14 @@ class AttributeReader:
             vars(existing)[name] = self.read(value, vars(existing).get(name))
         return existing
 
+    def _read_items(self, content: list[State], existing: Any) -> list[Any]:
+        old = list(existing) if isinstance(existing, (list, tuple, deque)) else []
+        old += [None] * (len(content) - len(old))
+        return [self.read(item, other) for item, other in zip(content, old, strict=False)]
+
     def _keep(self, value: Any) -> Any:
         self._made.append(value)
         return value
-
-
-class _Ordinary:
-    """What an object of pure Python is made of."""
-
-
-def _is_constant(value: Any) -> bool:
-    """Tell whether a value never changes, as far as the next step is concerned."""
-    return isinstance(value, _CONSTANT_TYPES) or type(value).__name__ in ("MjModel", "MjData")
 
 
 def _check_dtype(dtype: np.dtype[Any], path: str) -> None:
@@ -217,16 +206,11 @@ def _read_generator(content: State, existing: Any) -> np.random.Generator:
     state = AttributeReader().read(content)
     same = isinstance(existing, np.random.Generator)
     if same and existing.bit_generator.state["bit_generator"] == state["bit_generator"]:
-        existing.bit_generator.state = state
-        return cast("np.random.Generator", existing)
-    bits = getattr(np.random, str(state["bit_generator"]))()
-    bits.state = state
-    return np.random.Generator(bits)
-
-
-def _pairs(content: list[State], existing: Any) -> list[tuple[State, Any]]:
-    old = list(existing) if isinstance(existing, (list, tuple, deque)) else []
-    return list(zip(content, [*old, *[None] * len(content)], strict=False))
+        made = cast("np.random.Generator", existing)
+    else:
+        made = np.random.Generator(getattr(np.random, str(state["bit_generator"]))())
+    made.bit_generator.state = state
+    return made
 
 
 def _type_name(value: Any) -> str:
@@ -411,7 +395,7 @@ def _start(environment: Environment) -> State:
     try:
         return {
             "generator": None if generator is None else writer.write(generator, "generator"),
-            "wrappers": [writer.write_object(layer, type(layer).__name__) for layer in wrappers],
+            "wrappers": [writer.write(layer, type(layer).__name__) for layer in wrappers],
         }
     except Exception:
         return {"generator": None, "wrappers": []}
@@ -429,7 +413,7 @@ def _restore_start(environment: Environment, state: State) -> None:
 
 def _fields(environment: Environment) -> State:
     writer = AttributeWriter(strict=True)
-    layers = [writer.write_object(layer, type(layer).__name__) for layer in _layers(environment)]
+    layers = [writer.write(layer, type(layer).__name__) for layer in _layers(environment)]
     writer.check_overlaps()
     simulation = _simulation(environment)
     return {
@@ -467,10 +451,8 @@ def _capture_simulation(model: Any, data: Any) -> State:
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
     state = np.empty(mujoco.mj_stateSize(model, kind))
     mujoco.mj_getState(model, data, state, kind)
-    return {
-        "integration": state,
-        "derived": {name: array.copy() for name, array in _derived(data) if array.size},
-    }
+    derived = {name: array.copy() for name, array in _derived(data).items() if array.size}
+    return {"integration": state, "derived": derived}
 
 
 def _restore_simulation(model: Any, data: Any, state: State) -> None:
@@ -479,20 +461,14 @@ def _restore_simulation(model: Any, data: Any, state: State) -> None:
     # Solver output of the throw-away reset would otherwise stay where sizes differ.
     mujoco.mj_resetData(model, data)
     mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
-    for name, array in _derived(data):
+    for name, array in _derived(data).items():
         saved = state["derived"].get(name)
         # Arrays of contacts have the size of the last step's; the next step makes them anew.
         if saved is not None and saved.shape == array.shape:
             array[...] = saved
 
 
-def _derived(data: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    for name in dir(data):
-        if not name.startswith("_"):
-            value = getattr(data, name)
-            if (
-                isinstance(value, np.ndarray)
-                and value.flags.writeable
-                and value.dtype.kind in "fib"
-            ):
-                yield name, value
+def _derived(data: Any) -> dict[str, np.ndarray[Any, Any]]:
+    values = {name: getattr(data, name) for name in dir(data) if not name.startswith("_")}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    return {n: a for n, a in arrays.items() if a.flags.writeable and a.dtype.kind in "fib"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -73,14 +74,9 @@ class Episodes:
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything as JSON values."""
-        return {
-            "seeds": self.seeds.tolist(),
-            "rewards": self.rewards.tolist(),
-            "lengths": self.lengths.tolist(),
-            "control_costs": self.control_costs.tolist(),
-            "last_rewards": self.last_rewards.tolist(),
-            **({"successes": self.successes.tolist()} if len(self.successes) else {}),
-        }
+        names = ["seeds", "rewards", "lengths", "control_costs", "last_rewards"]
+        names += ["successes"] if len(self.successes) else []
+        return {name: getattr(self, name).tolist() for name in names}
 
 
 def run_episodes(
@@ -104,7 +100,8 @@ def run_episodes(
     Returns:
         The episodes, None if `stop` said so.
     """
-    rewards, lengths, costs, lasts, successes = [], [], [], [], []
+    rows: list[tuple[float, int, float, float]] = []
+    successes: list[float] = []
     shape = environment.observation_space.shape or ()
     cut = 0
     for seed in seeds:
@@ -128,20 +125,11 @@ def run_episodes(
                 cut += 1
             if length % _ASK_EVERY == 0 and stop():
                 return None
-        rewards.append(total)
-        lengths.append(length)
-        costs.append(cost)
-        lasts.append(float(reward))
+        rows.append((total, length, cost, float(reward)))
         successes += success(info)
-    return Episodes(
-        np.asarray(seeds, dtype=np.int64),
-        np.array(rewards),
-        np.array(lengths, dtype=np.int64),
-        np.array(costs),
-        np.array(lasts),
-        np.array(successes),
-        cut,
-    )
+    rewards, lengths, costs, lasts = map(np.array, zip(*rows, strict=True))
+    numbers = np.asarray(seeds, np.int64)
+    return Episodes(numbers, rewards, lengths, costs, lasts, np.array(successes), cut)
 
 
 def save_policy(path: Path, state: dict[str, Any]) -> None:
@@ -169,11 +157,9 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     file = source if source.is_file() else source / "policy.safetensors"
     if file.is_file():
         return Policy.from_state(load_state(file, kind=KIND, version=VERSION))
-    found = None
-    if (source / "checkpoints").is_dir():
-        from frugalrl.training.checkpoint import CheckpointStore
+    from frugalrl.training.checkpoint import CheckpointStore
 
-        found = CheckpointStore(source / "checkpoints", keep=1).newest()
+    found = CheckpointStore(source / "checkpoints", keep=1).newest()
     if found is None:
         raise RunDirectoryError(
             f"{str(source)!r} holds no policy: neither policy.safetensors nor a checkpoint"
@@ -218,11 +204,8 @@ def evaluate(
     if env is not None:
         factory = find_environment(env, max_episode_steps=max_episode_steps)
     act = policy if deterministic else lambda o: policy.predict(o, deterministic=False)[0]
-    environment = factory.make()
     longest = max_episode_steps or (None if factory.time_limit else LONGEST)
-    try:
+    with contextlib.closing(factory.make()) as environment:
         found = run_episodes(act, environment, range(seed, seed + episodes), longest=longest)
-    finally:
-        environment.close()
     assert found is not None
     return found

@@ -101,11 +101,8 @@ class TrainingLoop:
         self._acting = self._to_act_on(_finite(self._observations))
 
     def _to_act_on(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        return (
-            observations
-            if self._normalizer is None
-            else self._normalizer.observations(observations)
-        )
+        normalizer = self._normalizer
+        return observations if normalizer is None else normalizer.observations(observations)
 
     def act_deterministic(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """Act without exploration, on observations as the environment gives them."""
@@ -145,7 +142,9 @@ class TrainingLoop:
                 if over or self.finished:
                     self._round_begun = None
                     if self.env_steps > self._learning_starts:
-                        self._update(self._pieces(self._updates_after(taken)))
+                        count = self._updates_after(taken)
+                        # Only an episode's updates vary in number and are divided.
+                        self._update([count] if self._round_steps else pieces(count))
 
     @contextlib.contextmanager
     def _training(self) -> Iterator[None]:
@@ -206,8 +205,7 @@ class TrainingLoop:
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         self.agent.episode_ended(ended)
         self._count_episodes(self._returns[ended], self._lengths[ended])
-        self._returns[ended] = 0.0
-        self._lengths[ended] = 0
+        self._returns[ended] = self._lengths[ended] = 0
 
     def _count_episodes(self, rewards: NDArray[Any], lengths: NDArray[Any]) -> None:
         self._window[0] += len(rewards)
@@ -252,10 +250,6 @@ class TrainingLoop:
             return self._gradient_steps
         return max(1, self._gradient_steps * taken // self._round_steps)
 
-    def _pieces(self, count: int) -> list[int]:
-        """Divide the updates of an episode, whose number varies; those of a round are one piece."""
-        return [count] if self._round_steps is not None else pieces(count)
-
     def losses(self) -> dict[str, float]:
         """Give the last round's losses, means over its updates; empty before the first."""
         if self._results:
@@ -273,7 +267,6 @@ class TrainingLoop:
         successes = self._successes
         self._window, self._successes = [0.0, 0.0, 0.0], []
         losses = self.losses()
-        progress = 1.0 - self.env_steps / self._steps
         return {
             "env_steps": self.env_steps,
             "train_seconds": round(self.train_seconds, 3),
@@ -284,7 +277,7 @@ class TrainingLoop:
             "cells": getattr(self.buffer.admission, "cells", None),
             "filter_bytes": int(self.buffer.admission.nbytes),
             "updates": self.updates,
-            "learning_rate": self.agent.learning_rate(progress),
+            "learning_rate": self.agent.learning_rate(1.0 - self.env_steps / self._steps),
             "episodes": self.episodes,
             "episode_reward": reward / episodes if episodes else None,
             "episode_length": length / episodes if episodes else None,

@@ -76,13 +76,11 @@ class Normalizer:
         self, observations: Floats, rewards: NDArray[np.float64], ended: NDArray[np.bool_]
     ) -> None:
         """Take the observations (n, d) and rewards (n,) of a step in."""
-        if self._observations is not None:
-            self._observations.update(observations)
         if self._rewards is not None:
             self._returns = self._returns * self._gamma + np.nan_to_num(rewards)
             self._rewards.update(self._returns)
             self._returns[ended] = 0.0
-        self._follow()
+        self.begin(observations)
 
     def _follow(self) -> None:
         moments = self._observations

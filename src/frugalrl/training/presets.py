@@ -36,17 +36,22 @@ def defaults(algo: str) -> Settings:
 _SDE: Settings = {"use_sde": True}
 _RANDOM: Settings = {"learning_starts": 10_000}
 _NORMAL: Settings = {"action_noise": "normal", "action_noise_std": 0.1}
+_NARROW: Settings = {"net_arch": (64, 64)}
+_WIDE: Settings = {"net_arch": (256, 256)}
+_LUNAR: Settings = {**_RANDOM, "learning_rate": 7.3e-4, "net_arch": (400, 300)}
 _TD3: Settings = {"batch_size": 100, "train_freq": "episode", "gradient_steps": -1}
 
 PRESETS: dict[tuple[str, str], Settings] = {
     ("Pendulum", "sac"): {
+        **_NARROW,
+        **_SDE,
         "steps": 20_000,
         "learning_rate": 1e-3,
-        "net_arch": (64, 64),
         "log_std_init": -2.0,
-        **_SDE,
     },
     ("MountainCarContinuous", "sac"): {
+        **_NARROW,
+        **_SDE,
         "steps": 50_000,
         "buffer_size": 50_000,
         "learning_starts": 0,
@@ -56,41 +61,26 @@ PRESETS: dict[tuple[str, str], Settings] = {
         "train_freq": 32,
         "gradient_steps": 32,
         "ent_coef": 0.1,
-        "net_arch": (64, 64),
         "log_std_init": -3.67,
-        **_SDE,
     },
-    ("LunarLanderContinuous", "sac"): {
-        **_RANDOM,
-        "steps": 500_000,
-        "learning_rate": 7.3e-4,
-        "net_arch": (400, 300),
-    },
+    ("LunarLanderContinuous", "sac"): {**_LUNAR, "steps": 500_000},
     ("ReacherBulletEnv", "sac"): {
-        **_RANDOM,
+        **_LUNAR,
+        **_SDE,
         "steps": 250_000,
-        "learning_rate": 7.3e-4,
         "buffer_size": 250_000,
         "tau": 0.02,
         "gamma": 0.98,
         "train_freq": 64,
         "gradient_steps": 64,
-        "net_arch": (400, 300),
         "log_std_init": -3.0,
-        **_SDE,
     },
     ("Swimmer", "sac"): {**_RANDOM, "steps": 500_000, "gamma": 0.9999},
     ("Hopper", "sac"): {**_RANDOM, "steps": 1_000_000},
     ("Walker2d", "sac"): {**_RANDOM, "steps": 1_000_000},
     ("Ant", "sac"): {**_RANDOM, "steps": 1_000_000},
     ("Humanoid", "sac"): {**_RANDOM, "steps": 2_000_000},
-    ("Pendulum", "td3"): {
-        **_TD3,
-        **_RANDOM,
-        "steps": 20_000,
-        "learning_rate": 5e-3,
-        "net_arch": (256, 256),
-    },
+    ("Pendulum", "td3"): {**_TD3, **_RANDOM, **_WIDE, "steps": 20_000, "learning_rate": 5e-3},
     ("MountainCarContinuous", "td3"): {
         **_TD3,
         "steps": 100_000,
@@ -117,32 +107,20 @@ PRESETS: dict[tuple[str, str], Settings] = {
     ("Swimmer", "td3"): {
         **_TD3,
         **_RANDOM,
+        **_WIDE,
         **_NORMAL,
         "steps": 1_000_000,
         "batch_size": 128,
-        "net_arch": (256, 256),
     },
-    ("Hopper", "td3"): {
-        **_TD3,
-        **_RANDOM,
-        "steps": 1_000_000,
-        "learning_rate": 3e-4,
-        "net_arch": (256, 256),
-    },
-    ("Walker2d", "td3"): {**_TD3, **_RANDOM, "steps": 1_000_000, "net_arch": (256, 256)},
-    ("Ant", "td3"): {
-        **_TD3,
-        **_RANDOM,
-        "steps": 1_000_000,
-        "batch_size": 128,
-        "net_arch": (256, 256),
-    },
+    ("Hopper", "td3"): {**_TD3, **_RANDOM, **_WIDE, "steps": 1_000_000, "learning_rate": 3e-4},
+    ("Walker2d", "td3"): {**_TD3, **_RANDOM, **_WIDE, "steps": 1_000_000},
+    ("Ant", "td3"): {**_TD3, **_RANDOM, **_WIDE, "steps": 1_000_000, "batch_size": 128},
     ("Humanoid", "td3"): {
         **_RANDOM,
+        **_WIDE,
         "steps": 2_000_000,
         "learning_rate": 1e-4,
         "batch_size": 128,
-        "net_arch": (256, 256),
     },
 }
 """What differs from the defaults, by the environment's name without version and the algorithm."""

@@ -30,9 +30,7 @@ from frugalrl.training.config import (
     with_filter,
 )
 from frugalrl.training.console import configuration_lines
-from frugalrl.training.environments import (
-    make_factory,
-)
+from frugalrl.training.environments import make_factory
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.process import limit_threads
 from frugalrl.training.run_directory import Method, RunDirectory
@@ -103,7 +101,6 @@ def train(
         directory.check_unused()
     # Made before the directory: what arguments and files cannot do is known without a trace.
     buffer = make_buffer(config, spaces, seeds)
-    _check_budget(config, buffer)
     agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
     begun_with = start_from(config, agent, buffer)
     resolved = with_filter(resolved, buffer.admission)
@@ -208,14 +205,12 @@ def resume(
 
 
 # Settings that may differ from those a run was begun with: they leave no trace in training.
-_FREE = frozenset(
-    (
-        *("out", "steps", "quiet", "log_every", "checkpoint_every", "keep_checkpoints"),
-        *("eval_every", "eval_episodes", "eval_seed", "final_episodes", "final_seed"),
-        *("save_buffer", "tensorboard", "wandb", "worker_timeout"),
-        *("save_best", "stop_reward", "stop_seconds"),
-    )
-)
+_FREE = {
+    *("out", "steps", "quiet", "log_every", "checkpoint_every", "keep_checkpoints"),
+    *("eval_every", "eval_episodes", "eval_seed", "final_episodes", "final_seed"),
+    *("save_buffer", "tensorboard", "wandb", "worker_timeout"),
+    *("save_best", "stop_reward", "stop_seconds"),
+}
 
 
 def _check_same_run(config: TrainConfig, begun: dict[str, Any], directory: RunDirectory) -> None:
@@ -295,16 +290,18 @@ def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> R
         ConfigError: one of its arguments cannot work.
     """
     assert config.steps is not None
+    assert config.batch_size is not None
     sampler: Any = config.sampler
     if sampler == "prioritized":
         sampler = Prioritized(anneal_steps=config.steps)
+    admission = make_admission(config, seeds.admission)
     try:
-        return ReplayBuffer(
+        buffer = ReplayBuffer(
             None if config.buffer_bytes else config.buffer_size,
             capacity_bytes=config.buffer_bytes,
             observation_space=spaces[0],
             action_space=Box(-1.0, 1.0, spaces[1].shape, np.float32),
-            admission=make_admission(config, seeds.admission),
+            admission=admission,
             sampler=sampler,
             seed=seeds.buffer,
             dtype=config.buffer_dtype,
@@ -312,25 +309,17 @@ def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> R
             eviction=config.eviction,
             extra_fields=[("discount", (), np.float32)] if config.n_step > 1 else [],
         )
-    except ConfigError:
-        raise
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from error
-
-
-def _check_budget(config: TrainConfig, buffer: ReplayBuffer) -> None:
-    """Refuse a byte budget that one batch alone is more than."""
-    if buffer.capacity_bytes is None:
-        return
-    assert config.batch_size is not None
-    numbers = buffer.observation_space.shape[0] + buffer.action_space.shape[0]
-    # At the least: a state, an action and a float32 reward each.
+    # A batch is at the least a state, an action and a float32 reward for each transition.
+    numbers = spaces[0].shape[0] + spaces[1].shape[0]
     least = config.batch_size * (numbers * np.dtype(config.buffer_dtype).itemsize + 4)
-    if least > buffer.capacity_bytes:
+    if buffer.capacity_bytes is not None and least > buffer.capacity_bytes:
         raise ConfigError(
             f"batch_size={config.batch_size} is more than can ever be stored in "
             f"buffer_bytes={config.buffer_bytes!r}: that many transitions take over {least:,} bytes"
         )
+    return buffer
 
 
 def run_directory_name(config: TrainConfig) -> Path:

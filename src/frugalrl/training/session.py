@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from frugalrl.agents.policy import Policy
 from frugalrl.files import appending, write_json
 from frugalrl.state_io import save_state
-from frugalrl.training.callbacks import Callback, KeepBest, RunView, built_in
-from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore, fingerprint, likely_cause
+from frugalrl.training.callbacks import Callback, RunView
+from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore, fingerprint
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.console import Progress, Status, result_lines
 from frugalrl.training.env_state import undisturbed
 from frugalrl.training.environments import EnvironmentFactory
-from frugalrl.training.errors import StorageError, TrainingInterrupted
+from frugalrl.training.errors import TrainingInterrupted
 from frugalrl.training.evaluation import LONGEST, Episodes, run_episodes, save_policy
 from frugalrl.training.loop import TrainingLoop
 from frugalrl.training.process import InterruptGuard, blas_threads, peak_memory
@@ -74,8 +73,7 @@ class TrainResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Give what final.json holds."""
-        stats = self.buffer.stats
-        final: dict[str, Any] = {}
+        stats, final = self.buffer.stats, None
         if self.final is not None:
             final = {
                 "reward_mean": self.final.mean,
@@ -91,7 +89,7 @@ class TrainResult:
             "env_steps": self.env_steps,
             "updates": self.updates,
             "episodes": self.episodes,
-            "final": final or None,
+            "final": final,
             "evaluations": [list(pair) for pair in self.evaluations],
             "buffer": {
                 "size": len(self.buffer),
@@ -141,20 +139,19 @@ class Session:
         self._guard = InterruptGuard(saves=directory is not None)
         visible = False if config.quiet else progress
         self._progress = Progress(visible, title=f"{config.env_name} {config.algo}")
-        self._started = time.perf_counter()
-        self._wall_before = 0.0
+        self._begun = self._started = self._save_time = time.perf_counter()
         self._peak_before = 0
         self._told_of_length = False
         self._evaluations: list[tuple[int, float]] = []
         self._logged_at = self._evaluated_at = self._saved_at = 0
         self._save_cost = 0.0
-        self._save_time = time.perf_counter()
-        self.callbacks: list[Callback] = built_in(config)
-        where = None if directory is None else directory.path
-        self._view = RunView(config, where, lambda: self._loop.policy_state())
+        self.callbacks: list[Callback] = []
+        self._path: Path | None = None
         self._store: CheckpointStore | None = None
         if directory is not None:
+            self._path = directory.path
             self._store = CheckpointStore(directory.checkpoints, config.keep_checkpoints)
+        self._view = RunView(config, self._path, lambda: self._loop.policy_state())
 
     def say(self, line: str) -> None:
         """Tell the user, and the run's log."""
@@ -176,24 +173,23 @@ class Session:
     ) -> TrainResult:
         """Begin the run, with a seed for each environment, or go on from a checkpoint's state."""
         config = self.config
-        with blas_threads(config.threads), self._guard, self._progress:
-            group = self._make_group()
-            try:
-                self._loop = self._make_loop(group, agent, buffer)
-                if state is None:
-                    self._loop.begin(seeds)
-                else:
-                    self._restore(state)
-                with self._writing():
-                    self._recorder = Recorder(config, self.directory, state)
+        with (
+            blas_threads(config.threads),
+            self._guard,
+            self._progress,
+            contextlib.closing(self._make_group()) as group,
+        ):
+            self._loop = self._make_loop(group, agent, buffer)
+            if state is None:
+                self._loop.begin(seeds)
+            else:
+                self._restore(state)
+            with self._writing():
+                self._recorder = Recorder(config, self.directory, state)
+            with contextlib.closing(self._recorder):
                 for problem in self._recorder.problems:
                     self.say(f"warning: {problem}")
-                try:
-                    return self._train()
-                finally:
-                    self._recorder.close()
-            finally:
-                group.close()
+                return self._train()
 
     def _make_group(self) -> EnvironmentGroup:
         config = self.config
@@ -204,22 +200,12 @@ class Session:
     def _make_loop(self, group: EnvironmentGroup, agent: Any, buffer: Any) -> TrainingLoop:
         return TrainingLoop(self.config, group, agent, buffer)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Tell of a file that could not be written in words a user can act on."""
-        try:
-            yield
-        except OSError as error:
-            saved = [] if self._store is None else [path.name for path in self._store.paths()]
-            raise StorageError(
-                f"a file of the run could not be written ({error}); {likely_cause(error)}? "
-                f"The newest checkpoint is {saved[0] if saved else 'none'}; put that right, then "
-                "resume"
-            ) from error
+    def _writing(self) -> contextlib.AbstractContextManager[None]:
+        store = self._store
+        return store.writing("a file of the run") if store else contextlib.nullcontext()
 
     def _train(self) -> TrainResult:
-        loop, steps = self._loop, self.config.steps
-        assert steps is not None
+        loop = self._loop
         self._duties()
         while not (loop.finished or self._guard.triggered or self._view.stop_reason):
             loop.advance(self._next_duty(), self._pause)
@@ -237,12 +223,10 @@ class Session:
                 return self._finish(final)
         self._save()
         assert self._guard.signum is not None
-        where = None if self.directory is None else self.directory.path
-        if where is not None:
-            self.say(
-                f"stopped at step {loop.env_steps:,}; go on with: frugalrl train --resume {where}"
-            )
-        raise TrainingInterrupted(self._guard.signum, where)
+        if self._path is not None:
+            how = f"frugalrl train --resume {self._path}"
+            self.say(f"stopped at step {loop.env_steps:,}; go on with: {how}")
+        raise TrainingInterrupted(self._guard.signum, self._path)
 
     def _pause(self) -> bool:
         return self._guard.signum is not None or self._progress.due
@@ -269,6 +253,7 @@ class Session:
                 return  # interrupted: stays due, and comes first when the run is resumed
             self._evaluated_at = loop.env_steps
             self._evaluations.append((loop.env_steps, episodes.mean))
+            self._judge(episodes.mean)
             self._call("on_evaluation", episodes)
         # After another round it would be more than `log_every` steps since the last row.
         late = loop.env_steps + loop.round_steps > self._logged_at + config.log_every
@@ -276,38 +261,47 @@ class Session:
         if episodes is not None or due:
             self._logged_at = loop.env_steps
             with self._writing():
-                self._recorder.record(loop.row(), self._wall(), episodes)
+                self._recorder.record(loop.row(), self._wall_seconds(), episodes)
+            limit = config.stop_seconds
+            if limit is not None and time.perf_counter() - self._begun >= limit:
+                self._view.stop(f"{limit:,g} seconds have passed")
             self._call("on_metrics", self._recorder.rows[-1])
         if self._crossed(self._saved_at, config.checkpoint_every) and self._save_is_cheap():
             self._save()
+
+    def _judge(self, reward: float) -> None:
+        """Keep the policy if no evaluation was as good; end the run if this one is good enough."""
+        config, before = self.config, self._evaluations[:-1]
+        if config.save_best and self._path and all(reward > other for _, other in before):
+            with self._writing():
+                save_policy(self._path / "policy-best.safetensors", self._loop.policy_state())
+        if config.stop_reward is not None and reward >= config.stop_reward:
+            self._view.stop(f"the mean reward {reward:,.2f} has reached {config.stop_reward:,g}")
 
     def _call(self, name: str, argument: Any) -> None:
         view = self._view
         view.env_steps, view.evaluations = self._loop.env_steps, list(self._evaluations)
         for callback in self.callbacks:
-            with self._writing() if isinstance(callback, KeepBest) else contextlib.nullcontext():
-                getattr(callback, name)(view, argument)
+            getattr(callback, name)(view, argument)
 
     def _evaluate(self, first_seed: int, count: int) -> Episodes | None:
         self._progress.note(f"evaluating {count} episodes")
-        environment = self.factory.make()
-        try:
-            seeds = range(first_seed, first_seed + count)
-            policy = self._loop.act_deterministic
-            longest = None if self.factory.time_limit else LONGEST
+        with contextlib.closing(self.factory.make()) as environment:
             episodes = run_episodes(
-                policy, environment, seeds, stop=lambda: self._guard.triggered, longest=longest
+                self._loop.act_deterministic,
+                environment,
+                range(first_seed, first_seed + count),
+                stop=lambda: self._guard.triggered,
+                longest=None if self.factory.time_limit else LONGEST,
             )
-            if episodes is not None and episodes.cut and not self._told_of_length:
-                self._told_of_length = True
-                self.say(
-                    f"warning: {episodes.cut} of {count} evaluation episodes were cut off after "
-                    f"{LONGEST:,} steps: the environment has no time limit "
-                    "(set max_episode_steps, --max-episode-steps)"
-                )
-            return episodes
-        finally:
-            environment.close()
+        if episodes is not None and episodes.cut and not self._told_of_length:
+            self._told_of_length = True
+            self.say(
+                f"warning: {episodes.cut} of {count} evaluation episodes were cut off after "
+                f"{LONGEST:,} steps: the environment has no time limit "
+                "(set max_episode_steps, --max-episode-steps)"
+            )
+        return episodes
 
     def _save_is_cheap(self) -> bool:
         since = time.perf_counter() - self._save_time
@@ -343,7 +337,7 @@ class Session:
             "files": sizes,
             "times": {
                 "train_seconds": loop.train_seconds,
-                "wall_seconds": self._wall(),
+                "wall_seconds": self._wall_seconds(),
                 "peak_memory_bytes": self._peak(),
             },
         }
@@ -364,7 +358,7 @@ class Session:
         if problems:
             self.say(f"the environment begins a new episode: {problems[0]}")
         loop.train_seconds = float(times["train_seconds"])
-        self._wall_before = float(times["wall_seconds"])
+        self._started -= float(times["wall_seconds"])
         self._peak_before = int(times["peak_memory_bytes"])
         self._evaluations = [(int(step), float(mean)) for step, mean in session["evaluations"]]
         self._logged_at = int(session["logged_at"])
@@ -380,7 +374,7 @@ class Session:
         policy = loop.policy_state()
         result = TrainResult(
             config=self.config,
-            directory=None if self.directory is None else self.directory.path,
+            directory=self._path,
             agent=loop.agent,
             policy=Policy.from_state(policy),
             buffer=loop.buffer,
@@ -391,7 +385,7 @@ class Session:
             updates=loop.updates,
             episodes=loop.episodes,
             train_seconds=loop.train_seconds,
-            wall_seconds=self._wall(),
+            wall_seconds=self._wall_seconds(),
             peak_memory_bytes=self._peak(),
             fingerprint=fingerprint(state),
         )
@@ -423,8 +417,8 @@ class Session:
             loop.env_steps, self.config.steps, last, stats.stored, stats.offered, loop.buffer.nbytes
         )
 
-    def _wall(self) -> float:
-        return self._wall_before + time.perf_counter() - self._started
+    def _wall_seconds(self) -> float:
+        return time.perf_counter() - self._started
 
     def _peak(self) -> int:
         return max(self._peak_before, peak_memory())

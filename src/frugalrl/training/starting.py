@@ -90,16 +90,14 @@ def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:
 
 
 def _saved_learner(path: Path) -> dict[str, Any] | None:
-    """Read the networks of a run; None for a policy file."""
-    if not path.is_dir():
-        return None
-    state: dict[str, Any] | None = None
+    """Read the networks of a run; None for a policy file, or a run that kept nothing else."""
     if (path / "state.safetensors").is_file():
         state = load_state(path / "state.safetensors", kind=KIND, version=VERSION)
-    elif (path / "checkpoints").is_dir():
-        found = CheckpointStore(path / "checkpoints", keep=1).newest()
-        state = None if found is None else found.state
-    return None if state is None else dict(state["loop"]["agent"]["learner"])
+    elif found := CheckpointStore(path / "checkpoints", keep=1).newest():
+        state = found.state
+    else:
+        return None
+    return dict(state["loop"]["agent"]["learner"])
 
 
 def start_from_buffer(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
