@@ -43,15 +43,13 @@ _TD3: Settings = {"batch_size": 100, "train_freq": "episode", "gradient_steps": 
 
 PRESETS: dict[tuple[str, str], Settings] = {
     ("Pendulum", "sac"): {
-        **_NARROW,
-        **_SDE,
         "steps": 20_000,
         "learning_rate": 1e-3,
         "log_std_init": -2.0,
-    },
-    ("MountainCarContinuous", "sac"): {
         **_NARROW,
         **_SDE,
+    },
+    ("MountainCarContinuous", "sac"): {
         "steps": 50_000,
         "buffer_size": 50_000,
         "learning_starts": 0,
@@ -62,6 +60,8 @@ PRESETS: dict[tuple[str, str], Settings] = {
         "gradient_steps": 32,
         "ent_coef": 0.1,
         "log_std_init": -3.67,
+        **_NARROW,
+        **_SDE,
     },
     ("LunarLanderContinuous", "sac"): {**_LUNAR, "steps": 500_000},
     ("ReacherBulletEnv", "sac"): {
