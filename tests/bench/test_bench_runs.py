@@ -1,4 +1,4 @@
-"""Cells: order, scale, fingerprints, and the command that repeats a run."""
+"""Runs: order, scale, fingerprints, and the command that repeats a run."""
 
 from __future__ import annotations
 

@@ -58,13 +58,6 @@ def test_a_buffer_without_equivalents_has_the_full_entropy() -> None:
     assert measures.theorem_gap == 0.0
 
 
-def test_convergence_factor_by_hand() -> None:
-    assert theorems.convergence_factor(256, 0) == 1.0
-    assert theorems.convergence_factor(10, 4) == 3.0  # (10 + 16 + 4) / 10
-    with pytest.raises(ValueError, match="zeta"):
-        theorems.convergence_factor(4, 5)
-
-
 def test_surplus_and_pairs_by_hand() -> None:
     # Sizes 3, 2, 1: surplus 2 + 1, ordered pairs 6 + 2.
     assert theorems.surplus_and_pairs([0, 0, 0, 1, 1, 2]) == (3, 8)
@@ -74,6 +67,8 @@ def test_minibatches_of_one_class_repeat_everything() -> None:
     measures = theorems.measure_minibatches([7, 7, 7], 4, np.random.default_rng(0), batches=3)
     assert measures.zeta == 3.0
     assert measures.factor == 4.0  # (4 + 9 + 3) / 4
+    single = theorems.measure_minibatches([7, 7, 7], 1, np.random.default_rng(0), batches=3)
+    assert (single.zeta, single.factor) == (0.0, 1.0)
     assert measures.pairs == 12.0
     assert measures.pair_factor == 4.0
 

@@ -72,6 +72,24 @@ def make_loop(tiny, monkeypatch):
     return make
 
 
+@pytest.fixture
+def admitted(monkeypatch):
+    """Collect the names of the fragments that were admitted."""
+    from frugalrl.distributed.learner import LearnerLoop
+
+    names = []
+    admit = LearnerLoop._admit
+
+    def note(self, fragment):
+        before = self.measures.fragments
+        admit(self, fragment)
+        if self.measures.fragments > before:
+            names.append((fragment.actor, fragment.sequence))
+
+    monkeypatch.setattr(LearnerLoop, "_admit", note)
+    return names
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _environment() -> Iterator[None]:
     """Let processes that tests start find the environments."""

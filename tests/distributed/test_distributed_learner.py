@@ -8,28 +8,11 @@ from inline_ray import InlineRay
 
 from frugalrl.distributed import fleet as fleets
 from frugalrl.distributed.fleet import Fleet
-from frugalrl.distributed.learner import LearnerLoop
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 
 
 def finish(loop, target=None) -> None:
     loop.advance(loop.config.steps if target is None else target, lambda: False)
-
-
-@pytest.fixture
-def admitted(monkeypatch):
-    """Collect the names of the fragments that were admitted."""
-    names = []
-    admit = LearnerLoop._admit
-
-    def note(self, fragment):
-        before = self.measures.fragments
-        admit(self, fragment)
-        if self.measures.fragments > before:
-            names.append((fragment.actor, fragment.sequence))
-
-    monkeypatch.setattr(LearnerLoop, "_admit", note)
-    return names
 
 
 def test_all_steps_are_taken_and_learned_from(make_loop, admitted):

@@ -14,7 +14,6 @@ import pytest
 
 from frugalrl import FrugalFilter
 from frugalrl.distributed.fleet import ActorSettings
-from frugalrl.distributed.learner import LearnerLoop
 from frugalrl.distributed.training import resume, train
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import load_state
@@ -24,22 +23,6 @@ from frugalrl.training.checkpoint import KIND, VERSION
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 
 pytestmark = pytest.mark.xdist_group("ray")
-
-
-@pytest.fixture
-def admitted(monkeypatch):
-    """Collect the names of the fragments that were admitted."""
-    names = []
-    admit = LearnerLoop._admit
-
-    def note(self, fragment):
-        before = self.measures.fragments
-        admit(self, fragment)
-        if self.measures.fragments > before:
-            names.append((fragment.actor, fragment.sequence))
-
-    monkeypatch.setattr(LearnerLoop, "_admit", note)
-    return names
 
 
 def test_a_run_with_actors_is_a_run(cluster, tiny, tmp_path, admitted, capsys):

@@ -74,13 +74,6 @@ def equivalence_classes(cells: ArrayLike, rewards: ArrayLike, beta: float) -> Cl
     return np.asarray(classes, dtype=np.int64).ravel()
 
 
-def convergence_factor(batch_size: int, zeta: float) -> float:
-    """Compute the theorem's speed-up (b + zeta^2 + zeta) / b."""
-    if batch_size < 1 or not 0.0 <= zeta <= batch_size:
-        raise ValueError(f"need 0 <= zeta <= b, got zeta {zeta} and b {batch_size}")
-    return (batch_size + zeta * zeta + zeta) / batch_size
-
-
 def surplus_and_pairs(classes: ArrayLike) -> tuple[int, int]:
     """Count transitions beyond the first of their class, and ordered pairs within classes."""
     _, counts = np.unique(np.asarray(classes), return_counts=True)
@@ -100,7 +93,7 @@ def measure_minibatches(
     return MinibatchMeasures(
         batch_size=batch_size,
         zeta=zeta,
-        factor=convergence_factor(batch_size, zeta),
+        factor=(batch_size + zeta * zeta + zeta) / batch_size,
         pairs=mean_pairs,
         pair_factor=(batch_size + mean_pairs) / batch_size,
     )
