@@ -131,7 +131,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
                 raise ValueError(f"{option}={value!r} {_NEIGHBOURS}; use {plain!r}")
         ReplayBuffer.__init__(self, size, random_seed=random_seed)
         self._n_step = integer_from("n_step", n_step, 1)
-        self._gamma = number_from("gamma", gamma, "a number from 0 to 1", lambda g: 0 <= g <= 1)
+        discount = number_from("gamma", gamma, "a number from 0 to 1", lambda g: 0 <= g <= 1)
+        self._discounts = discount ** np.arange(self._n_step)  # of the rewards of a transition
         self._longest = integer_from("longest_episode", longest_episode, 1)
         made = make_filter(admission, arguments)
         self._ledger = AdmissionLedger(self.maxsize, made, observation_space)
@@ -272,10 +273,11 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
                 self._lanes["done"][:, positions] = np.arange(self._n_step)[:, None] == last
                 self._lanes["terminated"][:, positions] = np.asarray(written.terminated)
 
-        returns = rewards @ self._gamma ** np.arange(self._n_step)
         others = np.concatenate([_flat(rows.act, count), _flat(rows.obs_next, count)], axis=1)
         finite = np.isfinite(others).all(axis=1)
-        outcome = self._ledger.offer(_flat(rows.obs, count), returns, write, self._move, finite)
+        outcome = self._ledger.offer(
+            _flat(rows.obs, count), rewards @ self._discounts, write, self._move, finite
+        )
         for (episode, first, _), position in zip(made, outcome.slots.tolist(), strict=True):
             episode.positions[first] = position
         return outcome.slots
