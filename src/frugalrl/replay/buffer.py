@@ -296,13 +296,15 @@ class ReplayBuffer:
             return
         if rows.refused and storage.offered < rows.start:
             storage.refuse(rows.refused)
-        while rows.free is not None or rows.decided < len(rows.codes):
-            if rows.free is None:
-                self._ask(rows)
+        while rows.asked is not None or rows.decided < len(rows.codes):
+            if rows.asked is None:
+                count = wanted = len(rows.codes) - rows.decided
+                if self._budget is not None:
+                    count = 1  # one row at a time
+                    wanted = int(self._budget.make_room())
+                rows.ask(count, storage.next_slots(wanted))
             if rows.decided == rows.first:
-                which = slice(rows.first, rows.end)
-                offered = rows.observations[which], rows.rewards[which], rows.free
-                rows.decide(self._admission.offer(*offered))
+                rows.decide(self._admission.offer(*rows.asked))
             if rows.lacks_slot:
                 self._find_slot(rows)
             storage.write(rows, rows.decided)
@@ -314,19 +316,10 @@ class ReplayBuffer:
                 self._tell_sampler(rows.slots[rows.first : rows.decided])
                 if rows.released is not None:
                     self._tell_sampler(rows.released)
-            rows.free = None
+            rows.asked = None
             if self._budget is not None:
                 self._budget.settle()
         self._rows = None
-
-    def _ask(self, rows: Stage) -> None:
-        """Make room for the rows that nothing is decided about yet, and find the free slots."""
-        rows.first, rows.end = rows.decided, len(rows.codes)
-        wanted = rows.end - rows.first
-        if self._budget is not None:
-            rows.end = rows.first + 1  # one row at a time
-            wanted = int(self._budget.make_room())
-        rows.free = self._storage.next_slots(wanted)
 
     def _find_slot(self, rows: Stage) -> None:
         """Give the last decided row, for which no slot was free, that of another transition."""

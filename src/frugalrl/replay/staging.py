@@ -79,8 +79,8 @@ class Stage:
         slots: (n,) int64, what belongs to these.
         refused: how many rows are not finite.
         start: number of the first of these rows among all that the buffer was ever offered.
-        free: the slots that the filter may take for the rows from `first` to `end`, which it is
-            asked about; None when it is not asked.
+        asked: what the filter is asked: observations and rewards of the rows from `first` on, and
+            the slots that they may take; None when it is not asked.
         released: slots that it gives up with its decisions.
     """
 
@@ -151,18 +151,28 @@ class Stage:
         self.refused = self.rows - count
         # Refused rows are counted first, so the row after them is this one of all.
         self.start = offered + self.refused
-        self.first = self.end = self.decided = 0
-        self.free: Any = None
+        self.first = self.decided = 0
+        self.asked: Any = None
+
+    def ask(self, count: int, free: NDArray[np.int64]) -> None:
+        """Begin to have the next rows decided about."""
+        self.first = self.decided
+        observations, rewards = self.observations, self.rewards
+        if count < len(rewards):
+            asked = slice(self.first, self.first + count)
+            observations, rewards = observations[asked], rewards[asked]
+        self.asked = observations, rewards, free
 
     def decide(self, decisions: Decisions) -> None:
         """Copy decisions about the first of those rows, in the types that compiled code takes."""
         codes, slots, released = decisions
-        end = self.first + len(codes)
-        if not (self.first < end <= self.end and len(slots) == len(codes)):
+        count, most = len(codes), len(self.asked[1])
+        if not (0 < count <= most and len(slots) == count):
             raise RuntimeError(
-                f"the filter gave {len(codes)} codes and {len(slots)} slots where "
-                f"{self.end - self.first} rows are left; frugalrl.check_filter says more"
+                f"the filter gave {count} codes and {len(slots)} slots where {most} rows are left; "
+                "frugalrl.check_filter says more"
             )
+        end = self.first + count
         self.codes[self.first : end], self.slots[self.first : end] = codes, slots
         self.released = None if released is None else np.array(released, np.int64)
         self.decided = end  # last: with this it is decided

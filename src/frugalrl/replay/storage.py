@@ -203,7 +203,7 @@ class Storage:
                 self.resize_slots(min(grown(len(self.slots)), self.capacity))
             else:
                 self.resize_states(grown(len(self.states)))
-        return free[:found]
+        return free if found == rows else free[:found]
 
     def write(self, rows: Stage, end: int) -> None:
         """Carry out what is decided about rows up to an end, going on where a call stopped.
@@ -211,8 +211,10 @@ class Storage:
         Raises:
             RuntimeError: a decision is impossible; those before it have been carried out.
         """
-        arrays = self.slots, self.states, self.control, rows.columns, rows.codes, rows.slots
-        fault = write_rows(*arrays, rows.start, end)
+        fault = write_rows(
+            self.slots, self.states, self.control, rows.columns, rows.codes, rows.slots,
+            rows.start, end,
+        )  # fmt: skip
         if fault != DONE:
             row = self.offered - rows.start
             raise RuntimeError(
