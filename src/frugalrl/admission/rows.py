@@ -38,13 +38,13 @@ class Offer:
     def __init__(self, rows: Rows, free: Any, given_up: NDArray[np.int64] = NO_SLOTS) -> None:
         self.rows = rows
         self.free = free
-        self.slots = np.ascontiguousarray(free[: len(rows)], dtype=np.int64)
+        count = len(rows)
+        self.slots = np.ascontiguousarray(free[:count], np.int64)
         self.given_up = given_up
         if len(given_up):
             self.slots = np.append(self.slots, given_up)
-        self.codes = np.empty(len(rows), dtype=np.int8)
-        self.places = np.empty(len(rows), dtype=np.int64)
-        self.progress = np.zeros(2, dtype=np.int64)
+        self.codes, self.places = np.empty(count, np.int8), np.empty(count, np.int64)
+        self.progress = np.zeros(2, np.int64)
         """Rows decided, and free slots taken, or -1 when no more is to be decided."""
         self.released: NDArray[np.int64] | None = None
 
@@ -60,7 +60,9 @@ class Offer:
     def decisions(self) -> Decisions:
         """The answer."""
         decided = self.progress.item(0)
-        codes, slots = self.codes[:decided], self.places[:decided]
+        codes, slots = self.codes, self.places
+        if decided < len(codes):
+            codes, slots = codes[:decided], slots[:decided]
         if not len(self.given_up):
             return Decisions(codes, slots, self.released)
         is_reused = (codes == STORE) & np.isin(slots, self.given_up)

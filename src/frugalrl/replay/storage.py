@@ -237,7 +237,7 @@ class Storage:
 
     def evict(self, slot: int) -> None:
         """Free a slot; nothing happens if it is free."""
-        evict_slot(*self.parts, slot)
+        evict_slot(self.slots, self.states, self.control, slot)
 
     def release(self, slots: Slots) -> None:
         """Free slots that the filter has given up; free ones stay free.
