@@ -42,7 +42,6 @@ from frugalrl.replay.staging import Stage, in_order, in_rows
 from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
 from frugalrl.state_io import StateFileError, load_state, save_state
 
-EVICTIONS = ("oldest", "random")
 KIND = "replay buffer"
 VERSION = 3
 
@@ -97,7 +96,7 @@ class ReplayBuffer:
         eviction: str = "oldest",
         extra_fields: Iterable[tuple[str, tuple[int, ...], Any]] = (),
     ) -> None:
-        check_choice("eviction", eviction, EVICTIONS)
+        check_choice("eviction", eviction, ("oldest", "random"))
         if capacity is None and capacity_bytes is None:
             raise ValueError("capacity is None and so is capacity_bytes; give at least one of them")
         most = MOST_TRANSITIONS if capacity is None else integer_from("capacity", capacity, 1)
@@ -636,11 +635,7 @@ def _slots_from(value: Any) -> NDArray[np.int64]:
 def _part_from(argument: str, saved: dict[str, Any], made_by: Any, known: Any) -> Any:
     """Make a filter or a sampler from its name and state.
 
-    Args:
-        argument: that gives its class.
-        saved: name and state.
-        made_by: its class, or a function of its state; None for one of this library's.
-        known: this library's classes.
+    By the class, or function of its state, that was given; by one of the known if None was.
     """
     name, what = saved["name"], "filter" if argument == "admission" else argument
     made_by = made_by or next((it for it in known if it.name == name), None)

@@ -164,11 +164,7 @@ class Prioritized(Sampler):
         self._has_owner = False
 
     def begin(self) -> None:
-        """Serve one buffer only: two would mix up their slots.
-
-        Raises:
-            ValueError: a buffer has this sampler already.
-        """
+        """Serve one buffer only: two would mix up their slots."""
         if self._has_owner:
             raise ValueError("this sampler already draws for a buffer; make a new Prioritized")
         self._has_owner = True

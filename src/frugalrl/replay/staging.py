@@ -122,10 +122,8 @@ class Stage:
     def take(self, given: Iterable[Any], offered: int) -> None:
         """Check rows, copy them, and leave out those that are not finite.
 
-        Args:
-            given: observations, actions, rewards, next observations, terminated and truncated, as
-                for `ReplayBuffer.add`, and the extra fields.
-            offered: rows that the buffer was offered before.
+        They are given as for `ReplayBuffer.add`, the extra fields last; so many were offered
+        before them.
 
         Raises:
             ValueError: a shape or a value is wrong.

@@ -473,17 +473,11 @@ def _release_state(states: Any, control: Any, state: int) -> None:
 
 
 @compiled
-def _leave(slots: Any, states: Any, control: Any, slot: int) -> None:
-    """Take a transition out of the list of ages and drop its hold on its two states."""
+def _free(slots: Any, states: Any, control: Any, slot: int) -> None:
+    """Make an occupied slot the next free one, and drop its hold on its two states."""
     _unlink(slots, control, slot)
     _release_state(states, control, slots[slot, STATE])
     _release_state(states, control, slots[slot, NEXT] >> FLAG_BITS)
-
-
-@compiled
-def _free(slots: Any, states: Any, control: Any, slot: int) -> None:
-    """Make an occupied slot the next free one."""
-    _leave(slots, states, control, slot)
     slots[slot, STATE] = -1
     slots[slot, NEWER] = control[FREE_SLOT]
     control[FREE_SLOT] = slot
@@ -521,30 +515,29 @@ def write_rows(
     while control[OFFERED] - start < end:
         i = control[OFFERED] - start
         code, slot = codes[i], chosen[i]
+        upcoming = control[FREE_SLOT] if control[FREE_SLOT] >= 0 else control[SLOTS_USED]
         if code == DROP:
             slot = np.int64(-1)
             control[DROPPED] += 1
         elif len(states) - control[STATES_HELD] < 2:
             return NO_ROOM
-        elif code == STORE:
-            if control[FREE_SLOT] >= 0:
-                if slot != control[FREE_SLOT]:
-                    return BAD_STORE
-                control[FREE_SLOT] = slots[slot, NEWER]
-            else:
-                if slot != control[SLOTS_USED] or slot >= min(control[CAPACITY], len(slots)):
-                    return BAD_STORE
-                control[SLOTS_USED] += 1
-            control[HELD] += 1
-            control[STORED] += 1
         elif code == REPLACE:
             if slot < 0 or slot >= control[SLOTS_USED] or slots[slot, STATE] < 0:
                 return BAD_REPLACE
-            _leave(slots, states, control, slot)
+            _free(slots, states, control, slot)
             control[REPLACED] += 1
-        else:
+        elif code != STORE:
             return BAD_CODE
+        elif slot != upcoming or slot >= min(control[CAPACITY], len(slots)):
+            return BAD_STORE
+        else:
+            control[STORED] += 1
         if code != DROP:
+            if control[FREE_SLOT] >= 0:
+                control[FREE_SLOT] = slots[slot, NEWER]
+            else:
+                control[SLOTS_USED] += 1
+            control[HELD] += 1
             _link_youngest(slots, control, slot)
             _fill(slots, states, control, slot, rows[i])
         chosen[i] = slot
