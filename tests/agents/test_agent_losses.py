@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from agent_cases import make, make_batch
 
-from frugalrl.agents.jax import critics, sac, td3
+from frugalrl.agents.jax import networks as critics
+from frugalrl.agents.jax import sac, td3
 from reference import agents as reference
 
 
@@ -23,7 +24,7 @@ def prepare(case):
     agent.update(make_batch(agent, updates=3, seed=5))
     inputs = agent._fill(make_batch(agent, seed=1))
     inputs = type(inputs)(*(np.asarray(array[0], float) for array in inputs))
-    state = agent._learner.state()
+    state = agent._learner.state
     state = type(state)(*(np.asarray(array, float) for array in state))
     spec = agent.spec
     return spec, state, inputs
@@ -184,16 +185,16 @@ def test_single_precision_costs_no_more_than_its_rounding(engine):
     """SAC's actor gradient in float32 is that of float64, also where actions saturate."""
     for seed in range(6):
         agent = make("sac", engine=engine, net_arch=(7,))
-        batch, actor = make_batch(agent, seed=seed), np.array(agent._learner.state().actor, float)
+        batch, actor = make_batch(agent, seed=seed), np.array(agent._learner.state.actor, float)
         with jax.enable_x64(False):
             agent.update(batch)
         inputs = make("sac", net_arch=(7,))._fill(batch)
         inputs = type(inputs)(*(np.asarray(array[0], float) for array in inputs))
-        critics_after = np.array(agent._learner.state().critics, float)
+        critics_after = np.array(agent._learner.state.critics, float)
         exact = jax.grad(
             lambda flat, data=inputs, after=critics_after, spec=agent.spec: sac.actor_loss(
                 flat, spec, after, data, 1.0
             )[0]
         )(actor)
-        gradient = np.asarray(agent._learner.state().actor_first) / np.float32(0.1)
+        gradient = np.asarray(agent._learner.state.actor_first) / np.float32(0.1)
         np.testing.assert_allclose(gradient, exact, atol=1e-5)

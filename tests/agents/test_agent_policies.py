@@ -16,7 +16,7 @@ from stable_baselines3.common.policies import BasePolicy
 
 from frugalrl.agents import Policy
 from frugalrl.agents.agent import ActionNoise
-from frugalrl.agents.jax.policies import sample_gaussian, sample_sde
+from frugalrl.agents.jax.sac import sample_gaussian, sample_sde
 from frugalrl.agents.policy import ActionScale
 from reference.agents import gaussian_action, sde_action
 

@@ -11,8 +11,8 @@ import torch
 from agent_cases import CASES, A, D, learner_state, make, make_batch
 
 from frugalrl.agents.fused.critics import select_by_error
-from frugalrl.agents.fused.networks import adam, adam_scales, polyak
-from frugalrl.agents.jax.critics import select_by_error as select_by_error_jax
+from frugalrl.agents.fused.networks import adam, polyak
+from frugalrl.agents.jax.networks import select_by_error as select_by_error_jax
 
 ONE = np.random.default_rng(8).normal(size=(1, D)).astype(np.float32)
 
@@ -188,7 +188,7 @@ def test_adam_is_optaxs_and_torchs():
     optimizer = torch.optim.Adam([parameter], lr=1e-2)
     for count in range(1, 30):
         gradient = rng.normal(size=50).astype(np.float32)
-        adam(ours, gradient, first, second, adam_scales(count, 1e-2))
+        adam(ours, gradient, first, second, count, 1e-2)
         change, state = rule.update(gradient, state)
         theirs = optax.apply_updates(theirs, change)
         parameter.grad = torch.tensor(gradient)

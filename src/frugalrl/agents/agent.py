@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
@@ -19,6 +20,7 @@ from frugalrl.agents.state import (
     Inputs,
     Spec,
     State,
+    empty_inputs,
     initial_state,
 )
 
@@ -28,14 +30,11 @@ OU_THETA, OU_TIME_STEP = 0.15, 1e-2  # Ornstein-Uhlenbeck noise: Stable-Baseline
 class Learner(Protocol):
     """An engine: carries a state from update to update."""
 
+    state: Any
+    """A ``State`` of the engine's own arrays, good until the next update."""
+
     def load(self, state: State) -> None:
         """Continue from a state of NumPy arrays, which are copied."""
-
-    def state(self) -> State:
-        """Return the state as NumPy arrays, copied."""
-
-    def actor(self) -> NDArray[np.float32]:
-        """Return a view of the actor's parameters, good until the next update."""
 
     def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
         """Do K updates; return the losses (K, ...) and absolute errors (K, n)."""
@@ -54,24 +53,13 @@ class ActionNoise:
         normal = rng.standard_normal(self.value.shape)
         if self.kind == "normal":
             return (self.std * normal).astype(np.float32)
-        self.value = (
-            self.value
-            - OU_THETA * self.value * OU_TIME_STEP
-            + self.std * math.sqrt(OU_TIME_STEP) * normal
-        )
+        drift = OU_THETA * self.value * OU_TIME_STEP
+        self.value = self.value - drift + self.std * math.sqrt(OU_TIME_STEP) * normal
         return self.value.astype(np.float32)
 
     def reset(self, ended: NDArray[np.bool_]) -> None:
         """Start the processes of some environments anew."""
         self.value[ended] = 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where the processes are."""
-        return {"value": self.value.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state."""
-        self.value = np.array(state["value"], float).reshape(self.value.shape)
 
 
 class Actions(NamedTuple):
@@ -81,24 +69,24 @@ class Actions(NamedTuple):
     buffer: Floats  # (n, a) within [-1, 1]
 
 
+@dataclass(frozen=True)
 class UpdateResult:
     """What updates say about themselves; nothing is fetched until it is asked for."""
 
-    def __init__(self, names: tuple[str, ...], values: Any, errors: Any) -> None:
-        self._names = names
-        self._values = values
-        self._errors = errors
+    names: tuple[str, ...]
+    values: Any  # (K, names)
+    errors: Any  # (K, B) or None
 
     @property
     def metrics(self) -> dict[str, float]:
         """Losses and the entropy coefficient, averaged over the updates of the call."""
-        means = np.asarray(self._values).mean(0)
-        return {name: float(mean) for name, mean in zip(self._names, means, strict=True)}
+        means = np.asarray(self.values).mean(0)
+        return {name: float(mean) for name, mean in zip(self.names, means, strict=True)}
 
     @property
     def td_errors(self) -> Floats | None:
         """Mean absolute temporal-difference errors (K, B); None unless prioritized."""
-        return None if self._errors is None else np.asarray(self._errors)
+        return None if self.errors is None else np.asarray(self.errors)
 
 
 class Agent:
@@ -131,15 +119,11 @@ class Agent:
         self._learn_rng = np.random.Generator(np.random.SFC64(learn))
         state = initial_state(self.spec, np.random.default_rng(init))
         self._learner = _make_learner(self.spec, state)
-        self._names = LOSSES[settings.algo]
         self._inputs: dict[tuple[int, int], Inputs] = {}
         self._scale = ActionScale(action_space.low, action_space.high)
         self._policy = Policy(state.actor, self.spec.actor.sizes, a, settings.use_sde, self._scale)
-        self._noise: ActionNoise | None = None
-        if settings.action_noise is not None:
-            self._noise = ActionNoise(
-                settings.action_noise, settings.action_noise_std, environments, a
-            )
+        kind, std = settings.action_noise, settings.action_noise_std
+        self._noise = None if kind is None else ActionNoise(kind, std, environments, a)
         # gSDE's exploration matrices (environments, h, a)
         self._matrices = np.zeros((environments, self.spec.latent_size, a), np.float32)
         self._draw_matrices()
@@ -150,28 +134,19 @@ class Agent:
     def act(self, observations: Floats) -> Actions:
         """Return exploring actions for observations (n, d)."""
         self._begin_step()
-        observations = np.asarray(observations, np.float32)
-        if not self.spec.stochastic:
-            actions = self._policy.unit_actions(observations)
-        elif self.settings.use_sde:
-            actions = self._act_sde(observations)
-        else:
-            output, _ = self._policy.forward(observations)
-            a = self.spec.action_size
-            noise = self._explore_rng.standard_normal((len(output), a), np.float32)
-            noise *= np.exp(np.clip(output[:, a:], LOG_STD_MIN, LOG_STD_MAX))
-            noise += output[:, :a]
-            actions = np.tanh(noise)
-        return self._finish(actions)
-
-    def _act_sde(self, observations: Floats) -> Floats:
-        mean, latent = self._policy.forward(observations)
-        np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND, out=mean)
-        if len(mean) == 1:
-            mean += latent.dot(self._matrices[0])
-        else:
-            mean += np.einsum("nh,nha->na", latent, self._matrices)
-        return np.tanh(mean)
+        outputs, latent = self._policy.forward(np.asarray(observations, np.float32))
+        if self.settings.use_sde:
+            np.clip(outputs, -SDE_MEAN_BOUND, SDE_MEAN_BOUND, out=outputs)
+            if len(outputs) == 1:
+                outputs += latent.dot(self._matrices[0])
+            else:
+                outputs += np.einsum("nh,nha->na", latent, self._matrices)
+        elif self.spec.stochastic:
+            mean, log_std = outputs[:, : self.spec.action_size], outputs[:, self.spec.action_size :]
+            outputs = self._explore_rng.standard_normal(mean.shape, np.float32)
+            outputs *= np.exp(np.clip(log_std, LOG_STD_MIN, LOG_STD_MAX))
+            outputs += mean
+        return self._finish(np.tanh(outputs))
 
     def act_random(self, n: int | None = None) -> Actions:
         """Return uniform actions (n, a), with action noise on top, as SB3 warms up."""
@@ -191,7 +166,7 @@ class Agent:
 
     def actor_parameters(self) -> Floats:
         """Copy what ``act`` needs: the actor's flat vector, gSDE's deviations included."""
-        return np.array(self._learner.actor(), np.float32)
+        return np.array(self._learner.state.actor)
 
     def act_with(self, parameters: Floats) -> None:
         """Act with these parameters from now on; for agents that never update themselves."""
@@ -248,11 +223,11 @@ class Agent:
         )
         self._follow()
         prioritized = self.settings.sampler == "prioritized"
-        return UpdateResult(self._names, values, errors if prioritized else None)
+        return UpdateResult(LOSSES[self.settings.algo], values, errors if prioritized else None)
 
     def _follow(self) -> None:
         """Act with the learner's newest parameters; those changed in place are viewed already."""
-        parameters = self._learner.actor()
+        parameters = np.asarray(self._learner.state.actor)
         if parameters is not self._policy.parameters:
             self._policy.set_parameters(parameters)
 
@@ -261,13 +236,11 @@ class Agent:
         k, m = batch.rewards.shape
         inputs = self._inputs.get((k, m))
         if inputs is None:
-            inputs = self._inputs[k, m] = self._allocate(k, m)
-        inputs.observations[...] = batch.observations.reshape(inputs.observations.shape)
-        inputs.actions[...] = batch.actions.reshape(inputs.actions.shape)
-        inputs.rewards[...] = batch.rewards
-        inputs.next_observations[...] = batch.next_observations.reshape(
-            inputs.next_observations.shape
-        )
+            self._check_rows(m)
+            inputs = self._inputs[k, m] = empty_inputs(self.spec, k, m)
+        rows = batch.observations, batch.actions, batch.rewards, batch.next_observations
+        for array, given in zip(inputs, rows, strict=False):
+            array[...] = given.reshape(array.shape)
         # Bootstrap through a time limit: only a terminal transition has no future.
         discount = (getattr(batch, "extra", None) or {}).get("discount", self.settings.gamma)
         np.multiply(np.logical_not(batch.terminated), discount, out=inputs.discounts)
@@ -278,44 +251,35 @@ class Agent:
             self._learn_rng.random(dtype=np.float32, out=inputs.uniforms)
         return inputs
 
-    def _allocate(self, k: int, m: int) -> Inputs:
-        settings, spec = self.settings, self.spec
-        if settings.sampler == "large_batch":
-            if m % settings.batch_size or m == 0:
-                raise ValueError(f"batch of {m} rows is no multiple of {settings.batch_size}")
-        elif m != settings.batch_size:
-            raise ValueError(f"batch must have batch_size={settings.batch_size} rows, got {m}")
-        return Inputs(
-            np.empty((k, m, spec.observation_size), np.float32),
-            np.empty((k, m, spec.action_size), np.float32),
-            np.empty((k, m), np.float32),
-            np.empty((k, m, spec.observation_size), np.float32),
-            np.empty((k, m), np.float32),
-            np.ones((k, m), np.float32),
-            np.empty((k, *spec.noise_shape(m)), np.float32),
-            np.empty((k, *spec.uniforms_shape()), np.float32),
-        )
+    def _check_rows(self, m: int) -> None:
+        size = self.settings.batch_size
+        if self.settings.sampler == "large_batch":
+            if m % size or m == 0:
+                raise ValueError(f"batch of {m} rows is no multiple of {size}")
+        elif m != size:
+            raise ValueError(f"batch must have batch_size={size} rows, got {m}")
 
     # Saving
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a bit-exact continuation needs: arrays and JSON values."""
+        learned = self._learner.state._asdict()
         return {
-            "learner": self._learner.state()._asdict(),
+            "learner": {name: np.array(one) for name, one in learned.items()},
             "settings": self.settings.to_dict(),
             "explore_rng": _rng_state(self._explore_rng),
             "learn_rng": _rng_state(self._learn_rng),
             "matrices": self._matrices.copy(),
             "rollout_steps": self._rollout_steps,
-            "noise": None if self._noise is None else self._noise.state_dict(),
+            "noise": None if self._noise is None else {"value": self._noise.value.copy()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``'s result."""
         if AgentSettings.from_dict(state["settings"]) != self.settings:
             raise ValueError(f"saved agent has other settings: {state['settings']}")
-        now = self._learner.state()
-        saved = type(now)(**{name: np.asarray(state["learner"][name]) for name in now._fields})
+        now = self._learner.state
+        saved = type(now)(*(np.asarray(state["learner"][name]) for name in now._fields))
         for name, new, old in zip(now._fields, saved, now, strict=True):
             if new.shape != old.shape:
                 raise ValueError(f"saved {name} has shape {new.shape}, not {old.shape}")
@@ -326,7 +290,8 @@ class Agent:
         self._matrices = np.array(state["matrices"], np.float32)
         self._rollout_steps = int(state["rollout_steps"])
         if self._noise is not None:
-            self._noise.load_state_dict(state["noise"])
+            value = np.array(state["noise"]["value"], float)
+            self._noise.value = value.reshape(self._noise.value.shape)
 
     def policy_state(self) -> dict[str, Any]:
         """Return what ``frugalrl.agents.policy.Policy.from_state`` needs."""

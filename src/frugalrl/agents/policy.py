@@ -96,10 +96,12 @@ class Policy:
 
     def unit_actions(self, observations: Floats) -> Floats:
         """Return the actions (n, a) within [-1, 1]."""
-        mean = self.forward(observations)[0][..., : self.action_size]
-        if self.clip_mean:
-            mean = np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND)
-        return np.tanh(mean)
+        return np.tanh(self._mean(self.forward(observations)[0]))
+
+    def _mean(self, output: Floats) -> Floats:
+        """Return the mean (n, a) before squashing."""
+        mean = output[..., : self.action_size]
+        return np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND) if self.clip_mean else mean
 
     def __call__(self, observations: Any) -> Floats:
         """Return the environment's actions for one observation (d,) or several (n, d)."""
@@ -124,23 +126,16 @@ class Policy:
         Returns:
             The environment's actions, and the state.
         """
-        observations = self._checked(observation)
-        if deterministic or not self._stochastic:
-            return self.scale.to_environment(self.unit_actions(observations)), state
-        output, hidden = self.forward(observations)
-        mean, spread = output[..., : self.action_size], self._deviation(output, hidden)
-        if self.clip_mean:
-            mean = np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND)
+        if deterministic or not (self.clip_mean or self.mlp.sizes[-1] > self.action_size):
+            return self(observation), state
+        output, hidden = self.forward(self._checked(observation))
+        mean, spread = self._mean(output), self._deviation(output, hidden)
         noise = self._generator.standard_normal(mean.shape, np.float32)
         return self.scale.to_environment(np.tanh(mean + spread * noise)), state
 
     def seed(self, seed: int) -> None:
         """Set the generator that ``predict`` draws from."""
         self._generator = np.random.default_rng(seed)
-
-    @property
-    def _stochastic(self) -> bool:
-        return self.clip_mean or self.mlp.sizes[-1] > self.action_size
 
     def _deviation(self, output: Floats, hidden: Floats) -> Floats:
         """Return the standard deviation (n, a) before squashing."""

@@ -97,7 +97,8 @@ class AgentSettings:
         self.learning_rate_at(1.0)
         self.initial_entropy_coefficient()
         if self.target_entropy != "auto":
-            _parse("target_entropy", self.target_entropy, "a finite number or 'auto'")
+            use = "a finite number or 'auto'"
+            _parse("target_entropy", self.target_entropy, use, math.isfinite)
 
     @classmethod
     def defaults(cls, algo: str, **overrides: Any) -> AgentSettings:
@@ -132,20 +133,17 @@ class AgentSettings:
 
     def initial_entropy_coefficient(self) -> float:
         """Return the entropy coefficient that learning starts from."""
-        use = "a finite number, 'auto' or 'auto_<number above 0>'"
         if self.ent_coef == "auto":
             return 1.0
-        if self.learns_entropy_coefficient:
-            text = str(self.ent_coef).removeprefix("auto_")
-            return _parse("ent_coef", self.ent_coef, use, text, is_positive)
-        return _parse("ent_coef", self.ent_coef, use)
+        use = "a finite number, 'auto' or 'auto_<number above 0>'"
+        accepts = is_positive if self.learns_entropy_coefficient else math.isfinite
+        return _parse("ent_coef", self.ent_coef, use, accepts, prefix="auto_")
 
     def learning_rate_at(self, progress: float) -> float:
         """Return the learning rate when this fraction of the run (1 to 0) remains."""
         rate, use = self.learning_rate, "a number above 0 or 'lin_<number above 0>'"
-        if isinstance(rate, str) and rate.startswith("lin_"):
-            return _parse("learning_rate", rate, use, rate[4:], is_positive) * progress
-        return _parse("learning_rate", rate, use, rate, is_positive)
+        initial = _parse("learning_rate", rate, use, is_positive, prefix="lin_")
+        return initial * progress if str(rate).startswith("lin_") else initial
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
@@ -204,8 +202,8 @@ def check_engine(engine: str) -> None:
     Raises:
         ModuleNotFoundError: With the command that installs them.
     """
-    for package in ("jax", "optax") if engine == "jax" else ():
-        if find_spec(package) is None:
+    for package in ("jax", "optax"):
+        if engine == "jax" and find_spec(package) is None:
             raise ModuleNotFoundError(
                 f"engine={engine!r} needs {package}, which is not installed: "
                 "pip install \"frugalrl[jax]\", or use engine='fused', which needs neither",
@@ -214,15 +212,11 @@ def check_engine(engine: str) -> None:
 
 
 def _parse(
-    name: str,
-    value: Any,
-    use: str,
-    text: Any = None,
-    accepts: Callable[[float], bool] = math.isfinite,
+    name: str, value: Any, use: str, accepts: Callable[[float], bool], prefix: str = ""
 ) -> float:
-    """Read a number, or the text of one (a part of the value), from a setting."""
+    """Read a number, or the text of one, which may have a prefix, from a setting."""
     try:
-        number = float(value if text is None else text)
+        number = float(value.removeprefix(prefix) if isinstance(value, str) else value)
     except (TypeError, ValueError):
         number = math.nan
     if not accepts(number):

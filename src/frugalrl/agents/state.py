@@ -103,31 +103,6 @@ class Spec:
         """Length of the actor's vector, gSDE's log standard deviations included."""
         return self.actor.size + self.settings.use_sde * self.latent_size * self.action_size
 
-    def init_actor(self, rng: np.random.Generator) -> Floats:
-        """Draw the actor; gSDE's log standard deviations (hidden, a) follow the network."""
-        flat = np.full(self.actor_size, self.settings.log_std_init, np.float32)
-        flat[: self.actor.size] = self.actor.init(rng)
-        return flat
-
-    def init_critics(self, rng: np.random.Generator) -> Floats:
-        """Draw the critics, one after the other."""
-        return np.concatenate([self.critic.init(rng) for _ in range(self.settings.critics)])
-
-    def noise_shape(self, rows: int) -> tuple[int, int]:
-        """Return the shape of one update's noise when the batch has this many rows.
-
-        SAC needs a draw for every row's next action and one for every row the actor learns
-        from; with gSDE one exploration matrix serves both. TD3 needs the first only.
-        """
-        if self.settings.use_sde:
-            return self.latent_size, self.action_size
-        return rows + self.settings.batch_size * self.stochastic, self.action_size
-
-    def uniforms_shape(self) -> tuple[int, int]:
-        """Return the shape of one update's uniform draws."""
-        large = self.settings.sampler == "large_batch"
-        return self.settings.critics, self.settings.batch_size if large else 0
-
 
 class Inputs(NamedTuple):
     """One update's data; with a leading axis of K, the data of K updates in a row.
@@ -141,8 +116,21 @@ class Inputs(NamedTuple):
     next_observations: Any  # (m, d)
     discounts: Any  # (m,) gamma or gamma^n, or 0 after a terminal transition
     weights: Any  # (m,) loss weights of prioritized replay, else ones
-    noise: Any  # standard normal draws; see Spec.noise_shape
+    noise: Any  # (rows, a) standard normal draws; see empty_inputs
     uniforms: Any  # (critics, batch) draws in [0, 1) for LaBER's selections, else (critics, 0)
+
+
+def empty_inputs(spec: Spec, k: int, m: int) -> Inputs:
+    """Allocate the data of k updates from m rows each.
+
+    SAC needs noise for every row's next action and for every row the actor learns from; with gSDE
+    one exploration matrix serves both. TD3 needs the first only.
+    """
+    settings, d, a = spec.settings, spec.observation_size, spec.action_size
+    noise = spec.latent_size if settings.use_sde else m + settings.batch_size * spec.stochastic
+    uniforms = settings.batch_size if settings.sampler == "large_batch" else 0
+    shapes = ((m, d), (m, a), (m,), (m, d), (m,), (m,), (noise, a), (settings.critics, uniforms))
+    return Inputs(*(np.ones((k, *shape), np.float32) for shape in shapes))
 
 
 class SacState(NamedTuple):
@@ -179,7 +167,10 @@ State = SacState | Td3State
 
 def initial_state(spec: Spec, rng: np.random.Generator) -> State:
     """Draw the networks, as NumPy arrays."""
-    actor, critics = spec.init_actor(rng), spec.init_critics(rng)
+    # After the actor's network come gSDE's log standard deviations (hidden, a).
+    actor = np.full(spec.actor_size, spec.settings.log_std_init, np.float32)
+    actor[: spec.actor.size] = spec.actor.init(rng)
+    critics = np.concatenate([spec.critic.init(rng) for _ in range(spec.settings.critics)])
     shared = {
         "actor": actor,
         "actor_first": np.zeros_like(actor),

@@ -17,60 +17,42 @@ from frugalrl.agents.state import Floats
 _SINGLE, _AS_IS, _TRANSPOSED = ord("s"), ord("n"), ord("t")
 _gemm: Any = types.ExternalFunction(
     "numba_xxgemm",
-    types.intc(
-        *(types.char, types.char, types.char),  # precision; transpose the first, the second
-        *(types.intp, types.intp, types.intp),  # m, n, k
-        types.intp,  # alpha
-        *(types.intp, types.intp, types.intp, types.intp),  # first, its stride; second, ...
-        types.intp,  # beta
-        *(types.intp, types.intp),  # result, its stride
-    ),
+    # Precision, whether to transpose the first and the second; m, n, k, address of alpha, first and
+    # its stride, second and its stride, address of beta, result and its stride.
+    types.intc(*[types.char] * 3, *[types.intp] * 11),
 )
 
-# A constant of the compiled code: an array made in `_call` might be gone before BLAS reads it,
+# A constant of the compiled code: an array made in `product` might be gone before BLAS reads it,
 # since all that is left of it there is its address.
 _ONE_AND_ZERO = np.array([1.0, 0.0], np.float32)
 
 
 @compiled
-def _call(
-    first: Floats, first_order: int, second: Floats, second_order: int, depth: int, out: Floats
+def product(
+    left: Floats,
+    right: Floats,
+    out: Floats,
+    left_transposed: bool = False,
+    right_transposed: bool = False,
 ) -> None:
-    """Compute out.T = first.T @ second.T, which is what column-major BLAS sees."""
-    at = _ONE_AND_ZERO.ctypes.data
-    m, n = out.shape[1], out.shape[0]
+    """Compute out (m, n) = left @ right, where each may have to be transposed first."""
+    one = _ONE_AND_ZERO.ctypes.data
+    n, m = out.shape
     if m and n:
+        # Column-major BLAS sees every array transposed: out.T = right.T @ left.T.
         _gemm(
             _SINGLE,
-            first_order,
-            second_order,
+            _TRANSPOSED if right_transposed else _AS_IS,
+            _TRANSPOSED if left_transposed else _AS_IS,
             m,
             n,
-            depth,
-            at,
-            first.ctypes.data,
-            first.shape[1],
-            second.ctypes.data,
-            second.shape[1],
-            at + 4,
+            left.shape[0] if left_transposed else left.shape[1],
+            one,
+            right.ctypes.data,
+            right.shape[1],
+            left.ctypes.data,
+            left.shape[1],
+            one + 4,
             out.ctypes.data,
             m,
         )
-
-
-@compiled
-def product(left: Floats, right: Floats, out: Floats) -> None:
-    """Compute out (m, n) = left (m, k) @ right (k, n)."""
-    _call(right, _AS_IS, left, _AS_IS, left.shape[1], out)
-
-
-@compiled
-def product_left_transposed(left: Floats, right: Floats, out: Floats) -> None:
-    """Compute out (m, n) = left (k, m).T @ right (k, n)."""
-    _call(right, _AS_IS, left, _TRANSPOSED, left.shape[0], out)
-
-
-@compiled
-def product_right_transposed(left: Floats, right: Floats, out: Floats) -> None:
-    """Compute out (m, n) = left (m, k) @ right (n, k).T."""
-    _call(right, _TRANSPOSED, left, _AS_IS, left.shape[1], out)

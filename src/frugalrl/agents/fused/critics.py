@@ -7,13 +7,13 @@ import numpy as np
 from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.networks import (
     ZERO,
+    Networks,
     adam,
-    adam_scales,
     add_action_gradients,
     backward,
     forward,
 )
-from frugalrl.agents.fused.scratch import Constants, Scratch, critic_network
+from frugalrl.agents.fused.workspace import Workspace
 from frugalrl.agents.state import SMALLEST_ERROR, Floats, Inputs, Ints, State
 
 
@@ -34,24 +34,28 @@ def one_update(inputs: Inputs, k: int) -> Inputs:
 
 @compiled
 def evaluate(
-    critics: Floats,
-    used: int,
-    observations: Floats,
-    actions: Floats,
-    scratch: Scratch,
-    constants: Constants,
+    critics: Networks, used: int, observations: Floats, actions: Floats, work: Workspace
 ) -> None:
-    """Compute the values that the first critics give to rows of actions into scratch.q."""
+    """Compute the values that the first critics give to rows of actions into work.q."""
     rows, d = observations.shape
-    inputs = scratch.inputs[:rows]
+    inputs = work.inputs[:rows]
     for i in range(rows):
         for j in range(d):
             inputs[i, j] = observations[i, j]
         for j in range(actions.shape[1]):
             inputs[i, d + j] = actions[i, j]
     for c in range(used):
-        values = scratch.q[c, :rows].reshape(rows, 1)
-        forward(critic_network(critics, c, scratch, constants), inputs, values)
+        forward(critics, c, inputs, work.q[c, :rows].reshape(rows, 1))
+
+
+@compiled
+def least(q: Floats, row: int, used: int) -> int:
+    """Return which of the first critics says least of a row."""
+    found = 0
+    for c in range(1, used):
+        if q[c, row] < q[found, row]:
+            found = c
+    return found
 
 
 @compiled
@@ -76,112 +80,71 @@ def select_by_error(
 
 
 @compiled
-def choose(uniforms: Floats, index: int, scratch: Scratch) -> None:
-    """Gather LaBER's selection for one critic, whose values of the large batch are in q."""
-    rows = scratch.rows
-    select_by_error(scratch.q[index], scratch.targets, uniforms, rows, scratch.chosen_weights)
-    for k in range(rows.shape[0]):
-        for j in range(scratch.inputs.shape[1]):
-            scratch.chosen_inputs[k, j] = scratch.inputs[rows[k], j]
-        scratch.chosen_targets[k] = scratch.targets[rows[k]]
+def choose(uniforms: Floats, critic: int, work: Workspace) -> tuple[Floats, Floats, Floats]:
+    """Return LaBER's selection for one critic: its inputs (n, d + a), targets and weights (n,)."""
+    n, width = uniforms.shape[0], work.inputs.shape[1]
+    rows, weights = np.empty(n, np.int64), np.empty(n, np.float32)
+    select_by_error(work.q[critic], work.targets, uniforms, rows, weights)
+    inputs, targets = np.empty((n, width), np.float32), np.empty(n, np.float32)
+    for k in range(n):
+        for j in range(width):
+            inputs[k, j] = work.inputs[rows[k], j]
+        targets[k] = work.targets[rows[k]]
+    return inputs, targets, weights
 
 
 @compiled
 def learn_critics(
-    state: State,
-    batch: Inputs,
-    scratch: Scratch,
-    constants: Constants,
-    rate: float,
-    scale: float,
-    errors: Floats,
+    state: State, batch: Inputs, work: Workspace, rate: float, scale: float, errors: Floats
 ) -> float:
-    """Take one Adam step of every critic towards scratch.targets.
+    """Take one Adam step of every critic towards work.targets.
 
-    Args:
-        state: Changed in place.
-        batch: One update's data.
-        scratch: Working space.
-        constants: Shapes and settings.
-        rate: Learning rate.
-        scale: Of the mean squared error.
-        errors: Filled with the mean absolute errors (n,).
-
-    Returns:
-        The loss, summed over critics.
+    Fills ``errors`` (n,) with the mean absolute errors. The loss is ``scale`` times the mean
+    squared error, summed over critics, and returned.
     """
-    n = constants.batch
-    evaluate(
-        state.critics, constants.critics, batch.observations, batch.actions, scratch, constants
-    )
+    n, count = work.batch, work.q.shape[0]
+    evaluate(work.critics, count, batch.observations, batch.actions, work)
     errors[:] = ZERO
+    gradients = np.empty((n, 1), np.float32)  # of the values
     loss = 0.0
-    for c in range(constants.critics):
-        critic = critic_network(state.critics, c, scratch, constants)
-        inputs, targets, weights = scratch.inputs, scratch.targets, batch.weights
-        values = scratch.q[c, :n]
-        if constants.large:
-            choose(batch.uniforms[c], c, scratch)
-            inputs, targets = scratch.chosen_inputs, scratch.chosen_targets
-            weights = scratch.chosen_weights
-            forward(critic, inputs, values.reshape(n, 1))
+    for c in range(count):
+        inputs, targets, weights = work.inputs, work.targets, batch.weights
+        values = work.q[c, :n]
+        if work.large:
+            inputs, targets, weights = choose(batch.uniforms[c], c, work)
+            forward(work.critics, c, inputs, values.reshape(n, 1))
         total = 0.0
         for i in range(n):
             error = values[i] - targets[i]
             weighted = weights[i] * error
             total += weighted * error
-            scratch.q_gradients[i] = np.float32(2 * scale / n) * weighted
-            errors[i] += abs(error) / np.float32(constants.critics)
-        backward(critic, inputs, scratch.q_gradients.reshape(n, 1), scratch.latent_gradients[:0])
+            gradients[i, 0] = np.float32(2 * scale / n) * weighted
+            errors[i] += abs(error) / np.float32(count)
+        backward(work.critics, c, inputs, gradients, work.latent_gradients[:0])
         loss += total / n * scale
-    adam(
-        state.critics,
-        scratch.critic_gradients,
-        state.critics_first,
-        state.critics_second,
-        adam_scales(state.updates[0], rate),
-    )
+    gradient, step = work.critics.gradients.reshape(-1), state.updates[0]
+    adam(state.critics, gradient, state.critics_first, state.critics_second, step, rate)
     return loss
 
 
 @compiled
-def least(q: Floats, row: int, used: int) -> int:
-    """Return which of the first critics says least of a row."""
-    found = 0
-    for c in range(1, used):
-        if q[c, row] < q[found, row]:
-            found = c
-    return found
+def value_gradient(used: int, work: Workspace) -> float:
+    """Fill action_gradients with the gradient of minus the mean of the least value; return it.
 
-
-@compiled
-def value_gradient(critics: Floats, used: int, scratch: Scratch, constants: Constants) -> float:
-    """Fill action_gradients with the gradient of minus the mean of the least value.
-
-    Args:
-        critics: Their parameters.
-        used: How many of them take part.
-        scratch: Has the values of n rows in q, the hidden layers in critic_memory.
-        constants: Shapes and settings.
-
-    Returns:
-        The mean of the least value.
+    ``evaluate`` has just left the values of n rows in q, and the critics' hidden layers.
     """
-    n = constants.batch
-    scratch.action_gradients[:] = ZERO
+    n = work.batch
+    work.action_gradients[:] = ZERO
+    rows = np.empty(n, np.int64)
     total = 0.0
     for c in range(used):
         count = 0
         for i in range(n):
-            if least(scratch.q, i, used) == c:
-                scratch.rows[count] = i
-                total += scratch.q[c, i]
+            if least(work.q, i, used) == c:
+                rows[count] = i
+                total += work.q[c, i]
                 count += 1
         if count > 0:
-            add_action_gradients(
-                critic_network(critics, c, scratch, constants),
-                scratch.rows[:count],
-                np.float32(-1.0 / n),
-                scratch.action_gradients,
-            )
+            into, weight = work.action_gradients, np.float32(-1.0 / n)
+            add_action_gradients(work.critics, c, rows[:count], weight, into)
     return total / n

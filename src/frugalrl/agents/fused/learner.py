@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from frugalrl.agents.fused import sac, td3
-from frugalrl.agents.fused.scratch import Scratch, aligned, make_constants, make_scratch
+from frugalrl.agents.fused.workspace import Workspace, aligned, make_workspace
 from frugalrl.agents.settings import LOSSES
 from frugalrl.agents.state import Inputs, Spec, State
 
@@ -20,40 +19,22 @@ class FusedLearner:
     def __init__(self, spec: Spec, state: State) -> None:
         self._spec = spec
         self._update: Callable[..., None] = sac.update if spec.stochastic else td3.update
-        self._constants = make_constants(spec)
-        self._scratch: dict[int, Scratch] = {}
-        self._losses = len(LOSSES[spec.settings.algo])
+        self._workspaces: dict[int, Workspace] = {}
+        self.state: Any = type(state)(*(aligned(*one.shape, dtype=one.dtype) for one in state))
         self.load(state)
 
     def load(self, state: State) -> None:
         """Continue from a state, which is copied."""
-
-        def copy(array: NDArray[Any]) -> NDArray[Any]:
-            if array.dtype != np.float32:
-                return array.copy()
-            new = aligned(*array.shape)
-            new[...] = array
-            return new
-
-        self._state: Any = type(state)(*(copy(array) for array in state))
-
-    def state(self) -> State:
-        """Return a copy of the state."""
-        copied: State = type(self._state)(*(array.copy() for array in self._state))
-        return copied
-
-    def actor(self) -> NDArray[np.float32]:
-        """Return the actor's parameters, which updates change in place."""
-        actor: NDArray[np.float32] = self._state.actor
-        return actor
+        for array, given in zip(self.state, state, strict=True):
+            array[...] = given
 
     def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
         """Do K updates in place."""
         k, m = inputs.rewards.shape
-        scratch = self._scratch.get(m)
-        if scratch is None:
-            scratch = self._scratch[m] = make_scratch(self._spec, m)
-        losses = np.empty((k, self._losses), np.float32)
+        work = self._workspaces.get(m)
+        if work is None:
+            work = self._workspaces[m] = make_workspace(self._spec, self.state, m)
+        losses = np.empty((k, len(LOSSES[self._spec.settings.algo])), np.float32)
         errors = np.empty((k, self._spec.settings.batch_size), np.float32)
-        self._update(self._state, inputs, scratch, self._constants, rate, losses, errors)
+        self._update(self.state, inputs, work, rate, losses, errors)
         return losses, errors

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from frugalrl.agents.fused import compiled
-from frugalrl.agents.fused.blas import product, product_left_transposed, product_right_transposed
+from frugalrl.agents.fused.blas import product
 from frugalrl.agents.state import Floats, Ints
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -16,14 +16,21 @@ BETA1, BETA2, ADAM_EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8
 REST1, REST2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
 
 
-class Network(NamedTuple):
-    """A network's parameters, and where its passes leave what they compute."""
+class Networks(NamedTuple):
+    """Networks of one shape, and where their passes leave what they compute."""
 
-    parameters: Floats
-    gradient: Floats  # of the parameters, filled by a backward pass
     sizes: Ints  # widths, inputs and outputs included
-    memory: Floats  # hidden layers of the last forward pass, one after the other
+    parameters: Floats  # (networks, parameters of one)
+    gradients: Floats  # of the parameters, filled by backward passes
+    memory: Floats  # (networks, ...) hidden layers of the last forward pass, one after the other
     space: Floats  # for two gradients of the widest hidden layer
+
+
+@compiled
+def with_parameters(networks: Networks, flat: Floats) -> Networks:
+    """Return networks of the same shape with other parameters: their targets."""
+    parameters = flat.reshape(networks.parameters.shape)
+    return Networks(networks.sizes, parameters, networks.gradients, networks.memory, networks.space)
 
 
 @compiled
@@ -38,25 +45,22 @@ def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
 
 
 @compiled
-def hidden_layer(network: Network, index: int, rows: int) -> Floats:
-    """Return the hidden layer number index (1, 2, ...), (rows, h), as a view."""
+def hidden_layer(networks: Networks, which: int, index: int, rows: int) -> Floats:
+    """Return a network's hidden layer number index (1, 2, ...), (rows, h), as a view."""
     start = 0
     for k in range(1, index):
-        start += rows * network.sizes[k]
-    width = network.sizes[index]
-    return network.memory[start : start + rows * width].reshape(rows, width)
+        start += rows * networks.sizes[k]
+    width = networks.sizes[index]
+    return networks.memory[which, start : start + rows * width].reshape(rows, width)
 
 
 @compiled
-def space_for(network: Network, index: int, rows: int) -> Floats:
+def space_for(networks: Networks, index: int, rows: int) -> Floats:
     """Return space for the gradient of a hidden layer; neighbours never share it."""
-    last = len(network.sizes) - 2
-    start = 0 if (last - index) % 2 == 0 else network.space.shape[0] // 2
-    width = network.sizes[index]
-    return network.space[start : start + rows * width].reshape(rows, width)
-
-
-# Forward
+    last = len(networks.sizes) - 2
+    start = 0 if (last - index) % 2 == 0 else networks.space.shape[0] // 2
+    width = networks.sizes[index]
+    return networks.space[start : start + rows * width].reshape(rows, width)
 
 
 @compiled
@@ -69,24 +73,22 @@ def bias_relu(values: Floats, biases: Floats) -> None:
 
 
 @compiled
-def forward(network: Network, inputs: Floats, outputs: Floats) -> None:
-    """Compute the outputs (rows, m) from inputs (rows, n)."""
-    rows, last = inputs.shape[0], len(network.sizes) - 2
+def forward(networks: Networks, which: int, inputs: Floats, outputs: Floats) -> None:
+    """Compute a network's outputs (rows, m) from inputs (rows, n)."""
+    rows, last = inputs.shape[0], len(networks.sizes) - 2
+    parameters = networks.parameters[which]
     below = inputs
     for index in range(last):
-        weights, biases = layer(network.parameters, network.sizes, index)
-        above = hidden_layer(network, index + 1, rows)
+        weights, biases = layer(parameters, networks.sizes, index)
+        above = hidden_layer(networks, which, index + 1, rows)
         product(below, weights, above)
         bias_relu(above, biases)
         below = above
-    weights, biases = layer(network.parameters, network.sizes, last)
+    weights, biases = layer(parameters, networks.sizes, last)
     product(below, weights, outputs)
     for i in range(rows):
         for j in range(outputs.shape[1]):
             outputs[i, j] += biases[j]
-
-
-# Backward
 
 
 @compiled
@@ -102,34 +104,39 @@ def relu_gradient(gradients: Floats, hidden: Floats, bias_gradient: Floats) -> N
 
 @compiled
 def backward(
-    network: Network, inputs: Floats, output_gradients: Floats, latent_gradients: Floats
+    networks: Networks,
+    which: int,
+    inputs: Floats,
+    output_gradients: Floats,
+    latent_gradients: Floats,
 ) -> None:
-    """Fill the network's gradient, given that of its outputs (rows, m).
+    """Fill a network's gradient, given that of its outputs (rows, m).
 
     ``latent_gradients`` (rows, h) reach the last hidden layer otherwise; there may be no rows.
     """
-    sizes, rows = network.sizes, inputs.shape[0]
+    sizes, rows = networks.sizes, inputs.shape[0]
+    parameters, gradients = networks.parameters[which], networks.gradients[which]
     last = len(sizes) - 2
     up = output_gradients
-    _, bias_gradient = layer(network.gradient, sizes, last)
+    _, bias_gradient = layer(gradients, sizes, last)
     bias_gradient[:] = ZERO
     for i in range(rows):
         for j in range(up.shape[1]):
             bias_gradient[j] += up[i, j]
     for index in range(last, 0, -1):
-        weights, _ = layer(network.parameters, sizes, index)
-        weight_gradient, _ = layer(network.gradient, sizes, index)
-        hidden = hidden_layer(network, index, rows)
-        product_left_transposed(hidden, up, weight_gradient)
-        down = space_for(network, index, rows)
-        product_right_transposed(up, weights, down)
+        weights, _ = layer(parameters, sizes, index)
+        weight_gradient, _ = layer(gradients, sizes, index)
+        hidden = hidden_layer(networks, which, index, rows)
+        product(hidden, up, weight_gradient, left_transposed=True)
+        down = space_for(networks, index, rows)
+        product(up, weights, down, right_transposed=True)
         if index == last and latent_gradients.shape[0] == rows:
             down += latent_gradients
-        _, bias_gradient = layer(network.gradient, sizes, index - 1)
+        _, bias_gradient = layer(gradients, sizes, index - 1)
         relu_gradient(down, hidden, bias_gradient)
         up = down
-    weight_gradient, _ = layer(network.gradient, sizes, 0)
-    product_left_transposed(inputs, up, weight_gradient)
+    weight_gradient, _ = layer(gradients, sizes, 0)
+    product(inputs, up, weight_gradient, left_transposed=True)
 
 
 @compiled
@@ -143,58 +150,44 @@ def zero_where_cut(gradients: Floats, hidden: Floats, rows: Ints) -> None:
 
 @compiled
 def add_action_gradients(
-    network: Network, rows: Ints, value_gradient: np.float32, action_gradients: Floats
+    networks: Networks, which: int, rows: Ints, value_gradient: np.float32, into: Floats
 ) -> None:
-    """Add the gradient of a critic's values of some rows to those of all actions (n, a).
+    """Add the gradient of a critic's values of some rows to those of all actions, into (n, a).
 
     Only the rows where this critic decides need the way back, so only they take it; every value
     among them has the same gradient.
     """
-    sizes, count, (n, a) = network.sizes, rows.shape[0], action_gradients.shape
-    last = len(sizes) - 2
-    head, _ = layer(network.parameters, sizes, last)
+    sizes, count, (n, a) = networks.sizes, rows.shape[0], into.shape
+    parameters, last = networks.parameters[which], len(networks.sizes) - 2
+    head, _ = layer(parameters, sizes, last)
     head_weights = head.reshape(-1)
-    up = space_for(network, last, count)
+    up = space_for(networks, last, count)
     for k in range(count):
         for j in range(up.shape[1]):
             up[k, j] = value_gradient * head_weights[j]
-    zero_where_cut(up, hidden_layer(network, last, n), rows)
+    zero_where_cut(up, hidden_layer(networks, which, last, n), rows)
     for index in range(last - 1, 0, -1):
-        weights, _ = layer(network.parameters, sizes, index)
-        down = space_for(network, index, count)
-        product_right_transposed(up, weights, down)
-        zero_where_cut(down, hidden_layer(network, index, n), rows)
+        weights, _ = layer(parameters, sizes, index)
+        down = space_for(networks, index, count)
+        product(up, weights, down, right_transposed=True)
+        zero_where_cut(down, hidden_layer(networks, which, index, n), rows)
         up = down
-    weights, _ = layer(network.parameters, sizes, 0)
+    weights, _ = layer(parameters, sizes, 0)
     result = np.empty((count, a), np.float32)
-    product_right_transposed(up, weights[sizes[0] - a :], result)
+    product(up, weights[sizes[0] - a :], result, right_transposed=True)
     for k in range(count):
         for j in range(a):
-            action_gradients[rows[k], j] += result[k, j]
-
-
-# Learning
-
-
-@compiled
-def adam_scales(steps: int, rate: float) -> tuple[np.float32, np.float32]:
-    """Return the step size and the root's scale that correct Adam's bias at step 1, 2, ..."""
-    return (
-        np.float32(rate / (1 - 0.9**steps)),
-        np.float32(1 / math.sqrt(1 - 0.999**steps)),
-    )
+            into[rows[k], j] += result[k, j]
 
 
 @compiled
 def adam(
-    parameters: Floats,
-    gradients: Floats,
-    first: Floats,
-    second: Floats,
-    scales: tuple[np.float32, np.float32],
+    parameters: Floats, gradients: Floats, first: Floats, second: Floats, step: int, rate: float
 ) -> None:
-    """Take one Adam step in place."""
-    size, root = scales
+    """Take Adam's step number 1, 2, ... in place."""
+    # Both averages begin at zero; these correct for that.
+    size = np.float32(rate / (1 - 0.9**step))
+    root = np.float32(1 / math.sqrt(1 - 0.999**step))
     for i in range(parameters.shape[0]):
         gradient = gradients[i]
         mean = BETA1 * first[i] + REST1 * gradient

@@ -1,4 +1,4 @@
-"""SAC's update, in place."""
+"""SAC's update, in place, with its squashed policies: Gaussian, and state-dependent (gSDE)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from frugalrl.agents.fused import compiled
+from frugalrl.agents.fused.blas import product
 from frugalrl.agents.fused.critics import (
     evaluate,
     learn_critics,
@@ -15,97 +16,201 @@ from frugalrl.agents.fused.critics import (
     value_gradient,
 )
 from frugalrl.agents.fused.networks import (
+    ONE,
+    ZERO,
     adam,
-    adam_scales,
     backward,
     forward,
     hidden_layer,
     polyak,
+    with_parameters,
 )
-from frugalrl.agents.fused.policies import (
-    draw_matrix,
-    gaussian_gradient,
-    sample_gaussian,
-    sample_sde,
-    sde_gradient,
+from frugalrl.agents.fused.workspace import Workspace
+from frugalrl.agents.state import (
+    EPSILON,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    SDE_MEAN_BOUND,
+    Floats,
+    Inputs,
+    SacState,
 )
-from frugalrl.agents.fused.scratch import Constants, Scratch, actor_network
-from frugalrl.agents.state import Floats, Inputs, SacState
+
+HALF_LOG_TWO_PI = np.float32(0.5 * math.log(2 * math.pi))
+HALF, TWO, FOUR = np.float32(0.5), np.float32(2), np.float32(4)
 
 
 @compiled
-def log_stds(flat: Floats, scratch: Scratch) -> Floats:
-    """Return gSDE's part of the actor's vector (h, a), as a view."""
-    h, a = scratch.matrix.shape
+def tanh_slope(unbounded: np.float32) -> np.float32:
+    """Return 1 - tanh(unbounded)**2, to rounding also where tanh is nearly one."""
+    small = np.float32(np.exp(-TWO * abs(unbounded)))
+    return FOUR * small / ((ONE + small) * (ONE + small))
+
+
+@compiled
+def sample_gaussian(n: int, noise: Floats, work: Workspace) -> None:
+    """Draw n actions, their slopes and log-probabilities from means and log stds in outputs."""
+    outputs, a = work.outputs, work.actions.shape[1]
+    for i in range(n):
+        total = ZERO
+        for j in range(a):
+            log_std = min(max(outputs[i, a + j], LOG_STD_MIN), LOG_STD_MAX)
+            unbounded = outputs[i, j] + np.exp(log_std) * noise[i, j]
+            work.actions[i, j] = np.tanh(unbounded)
+            work.slopes[i, j] = tanh_slope(unbounded)
+            total -= HALF * noise[i, j] * noise[i, j] + log_std + HALF_LOG_TWO_PI
+            total -= np.log(work.slopes[i, j] + EPSILON)
+        work.log_prob[i] = total
+
+
+@compiled
+def unsquashed_gradient(
+    action: np.float32, slope: np.float32, weight: np.float32, action_gradient: np.float32
+) -> np.float32:
+    """Go back through tanh, both the action's way and its log-determinant's."""
+    return weight * TWO * action * slope / (slope + EPSILON) + action_gradient * slope
+
+
+@compiled
+def gaussian_gradient(noise: Floats, ent_coef: np.float32, work: Workspace) -> None:
+    """Fill output_gradients (n, 2a) with the gradient of mean(ent_coef * log_prob) - value."""
+    n, a = work.action_gradients.shape
+    weight = np.float32(ent_coef / n)
+    for i in range(n):
+        for j in range(a):
+            gradient = unsquashed_gradient(
+                work.actions[i, j], work.slopes[i, j], weight, work.action_gradients[i, j]
+            )
+            work.output_gradients[i, j] = gradient
+            log_std = work.outputs[i, a + j]
+            within = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
+            inner = gradient * np.exp(log_std) * noise[i, j] - weight
+            work.output_gradients[i, a + j] = inner if within else ZERO
+
+
+@compiled
+def log_stds(flat: Floats, work: Workspace) -> Floats:
+    """Return gSDE's part of a vector of the actor's (h, a), as a view."""
+    h, a = work.matrix.shape
     return flat[flat.shape[0] - h * a :].reshape(h, a)
 
 
 @compiled
-def sample(
-    actor: Floats, observations: Floats, noise: Floats, scratch: Scratch, constants: Constants
-) -> None:
-    """Draw actions of the current policy into scratch.actions, scratch.log_prob."""
-    network, rows = actor_network(actor, scratch, constants), observations.shape[0]
-    outputs, actions = scratch.outputs[:rows], scratch.actions[:rows]
-    log_prob = scratch.log_prob[:rows]
-    forward(network, observations, outputs)
-    if constants.sde:
-        latent = hidden_layer(network, len(network.sizes) - 2, rows)
-        sample_sde(outputs, latent, actions, log_prob, scratch)
-    else:
-        sample_gaussian(outputs, noise, actions, log_prob, scratch)
+def draw_matrix(noise: Floats, work: Workspace) -> None:
+    """Draw gSDE's exploration matrix (h, a), and square its standard deviations."""
+    log_std = log_stds(work.actor.parameters[0], work)
+    for i in range(noise.shape[0]):
+        for j in range(noise.shape[1]):
+            std = np.exp(log_std[i, j])
+            work.matrix[i, j] = std * noise[i, j]
+            work.variances[i, j] = std * std
 
 
 @compiled
-def compute_targets(
-    state: SacState, batch: Inputs, ent_coef: np.float32, scratch: Scratch, constants: Constants
-) -> None:
-    """Fill scratch.targets with what the critics should say: reward plus soft value."""
-    m = batch.rewards.shape[0]
-    sample(state.actor, batch.next_observations, batch.noise[:m], scratch, constants)
-    evaluate(
-        state.targets,
-        constants.critics,
-        batch.next_observations,
-        scratch.actions,
-        scratch,
-        constants,
-    )
+def sample_sde(n: int, work: Workspace) -> None:
+    """Do ``sample_gaussian`` with means in outputs and the exploration matrix."""
+    latent = hidden_layer(work.actor, 0, len(work.actor.sizes) - 2, n)
+    squares, deviation, variance = work.squares[:n], work.deviation[:n], work.variance[:n]
+    for i in range(n):
+        for j in range(latent.shape[1]):
+            squares[i, j] = latent[i, j] * latent[i, j]
+    product(latent, work.matrix, deviation)
+    product(squares, work.variances, variance)
+    for i in range(n):
+        total = ZERO
+        for j in range(deviation.shape[1]):
+            variance[i, j] += EPSILON
+            mean = min(max(work.outputs[i, j], -SDE_MEAN_BOUND), SDE_MEAN_BOUND)
+            work.actions[i, j] = np.tanh(mean + deviation[i, j])
+            work.slopes[i, j] = tanh_slope(mean + deviation[i, j])
+            spread = variance[i, j]
+            total -= HALF * (deviation[i, j] * deviation[i, j] / spread + np.log(spread))
+            total -= HALF_LOG_TWO_PI + np.log(work.slopes[i, j] + EPSILON)
+        work.log_prob[i] = total
+
+
+@compiled
+def sde_gradient(ent_coef: np.float32, work: Workspace) -> None:
+    """Do ``gaussian_gradient`` for gSDE: also the latent's and log_std's gradients."""
+    n, a = work.action_gradients.shape
+    latent = hidden_layer(work.actor, 0, len(work.actor.sizes) - 2, n)
+    weight = np.float32(ent_coef / n)
+    through = np.empty((n, a), np.float32)  # gradient of the deviation
+    spreading = np.empty((n, a), np.float32)  # gradient of its variance
+    for i in range(n):
+        for j in range(a):
+            gradient = unsquashed_gradient(
+                work.actions[i, j], work.slopes[i, j], weight, work.action_gradients[i, j]
+            )
+            mean = work.outputs[i, j]
+            within = (mean > -SDE_MEAN_BOUND) & (mean < SDE_MEAN_BOUND)
+            work.output_gradients[i, j] = gradient if within else ZERO
+            share = work.deviation[i, j] / work.variance[i, j]
+            through[i, j] = gradient - weight * share
+            spreading[i, j] = weight * HALF * (share * share - ONE / work.variance[i, j])
+    product(through, work.matrix, work.latent_gradients, right_transposed=True)
+    by_variance = work.actor.space[: latent.size].reshape(latent.shape)
+    product(spreading, work.variances, by_variance, right_transposed=True)
+    for i in range(n):
+        for j in range(latent.shape[1]):
+            work.latent_gradients[i, j] += TWO * latent[i, j] * by_variance[i, j]
+    of_matrix = np.empty(work.matrix.shape, np.float32)
+    of_variances = np.empty(work.matrix.shape, np.float32)
+    product(latent, through, of_matrix, left_transposed=True)
+    product(work.squares[:n], spreading, of_variances, left_transposed=True)
+    log_std_gradient = log_stds(work.actor.gradients[0], work)
+    for i in range(latent.shape[1]):
+        for j in range(a):
+            log_std_gradient[i, j] = (
+                work.matrix[i, j] * of_matrix[i, j]
+                + TWO * work.variances[i, j] * of_variances[i, j]
+            )
+
+
+@compiled
+def sample(observations: Floats, noise: Floats, work: Workspace) -> None:
+    """Draw actions of the current policy into work.actions, work.log_prob."""
+    rows = observations.shape[0]
+    forward(work.actor, 0, observations, work.outputs[:rows])
+    if work.sde:
+        sample_sde(rows, work)
+    else:
+        sample_gaussian(rows, noise, work)
+
+
+@compiled
+def compute_targets(state: SacState, batch: Inputs, ent_coef: np.float32, work: Workspace) -> None:
+    """Fill work.targets with what the critics should say: reward plus soft value."""
+    m, count = work.targets.shape[0], work.q.shape[0]
+    critics = with_parameters(work.critics, state.targets)
+    sample(batch.next_observations, batch.noise[:m], work)
+    evaluate(critics, count, batch.next_observations, work.actions, work)
     for i in range(m):
-        value = scratch.q[least(scratch.q, i, constants.critics), i]
-        soft = value - ent_coef * scratch.log_prob[i]
-        scratch.targets[i] = batch.rewards[i] + batch.discounts[i] * soft
+        value = work.q[least(work.q, i, count), i]
+        soft = value - ent_coef * work.log_prob[i]
+        work.targets[i] = batch.rewards[i] + batch.discounts[i] * soft
 
 
 @compiled
 def learn_actor(
-    state: SacState,
-    batch: Inputs,
-    ent_coef: np.float32,
-    scratch: Scratch,
-    constants: Constants,
-    rate: float,
+    state: SacState, batch: Inputs, ent_coef: np.float32, work: Workspace, rate: float
 ) -> tuple[float, float]:
     """Take one Adam step of the actor; return its loss and the mean log-probability."""
-    n = constants.batch
-    network = actor_network(state.actor, scratch, constants)
+    n, count, actor = work.batch, work.q.shape[0], work.actor
     observations, noise = batch.observations[:n], batch.noise[batch.noise.shape[0] - n :]
-    sample(state.actor, observations, noise, scratch, constants)
-    outputs, actions = scratch.outputs[:n], scratch.actions[:n]
-    evaluate(state.critics, constants.critics, observations, actions, scratch, constants)
-    value = value_gradient(state.critics, constants.critics, scratch, constants)
-    if constants.sde:
-        latent = hidden_layer(network, len(network.sizes) - 2, n)
-        log_std_gradient = log_stds(scratch.actor_gradient, scratch)
-        sde_gradient(outputs, latent, actions, ent_coef, scratch, log_std_gradient)
+    sample(observations, noise, work)
+    evaluate(work.critics, count, observations, work.actions[:n], work)
+    value = value_gradient(count, work)
+    if work.sde:
+        sde_gradient(ent_coef, work)
     else:
-        gaussian_gradient(outputs, noise, actions, ent_coef, scratch)
-    backward(network, observations, scratch.output_gradients, scratch.latent_gradients)
-    scales = adam_scales(state.updates[0], rate)
-    adam(state.actor, scratch.actor_gradient, state.actor_first, state.actor_second, scales)
+        gaussian_gradient(noise, ent_coef, work)
+    backward(actor, 0, observations, work.output_gradients, work.latent_gradients)
+    step = state.updates[0]
+    adam(state.actor, actor.gradients[0], state.actor_first, state.actor_second, step, rate)
     total = 0.0
     for i in range(n):
-        total += scratch.log_prob[i]
+        total += work.log_prob[i]
     return float(ent_coef) * total / n - value, total / n
 
 
@@ -113,8 +218,7 @@ def learn_actor(
 def update(
     state: SacState,
     inputs: Inputs,
-    scratch: Scratch,
-    constants: Constants,
+    work: Workspace,
     rate: float,
     losses: Floats,
     errors: Floats,
@@ -125,19 +229,19 @@ def update(
         state.updates[0] += 1
         # All losses of an update see the coefficient before its own step.
         log_ent_coef = state.ent_coef[0]
-        ent_coef = constants.ent_coef
-        if constants.learn_ent_coef:
+        ent_coef = work.ent_coef
+        if work.learn_ent_coef:
             ent_coef = np.float32(math.exp(log_ent_coef))
-        if constants.sde:
-            draw_matrix(log_stds(state.actor, scratch), batch.noise, scratch)
-        compute_targets(state, batch, ent_coef, scratch, constants)
-        losses[k, 0] = learn_critics(state, batch, scratch, constants, rate, 0.5, errors[k])
-        losses[k, 1], log_prob = learn_actor(state, batch, ent_coef, scratch, constants, rate)
+        if work.sde:
+            draw_matrix(batch.noise, work)
+        compute_targets(state, batch, ent_coef, work)
+        losses[k, 0] = learn_critics(state, batch, work, rate, 0.5, errors[k])
+        losses[k, 1], log_prob = learn_actor(state, batch, ent_coef, work, rate)
         losses[k, 2] = ent_coef
-        gradient = np.full(1, np.float32(-(log_prob + constants.target_entropy)))
+        gradient = np.full(1, np.float32(-(log_prob + work.target_entropy)))
         losses[k, 3] = log_ent_coef * gradient[0]
-        if constants.learn_ent_coef:
+        if work.learn_ent_coef:
             ent = state.ent_coef
-            adam(ent[:1], gradient, ent[1:2], ent[2:], adam_scales(state.updates[0], rate))
-        if k % constants.target_update_interval == 0:
-            polyak(state.targets, state.critics, constants.tau)
+            adam(ent[:1], gradient, ent[1:2], ent[2:], state.updates[0], rate)
+        if k % work.target_update_interval == 0:
+            polyak(state.targets, state.critics, work.tau)

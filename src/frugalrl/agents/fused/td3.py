@@ -14,65 +14,61 @@ from frugalrl.agents.fused.critics import (
 )
 from frugalrl.agents.fused.networks import (
     ONE,
+    Networks,
     adam,
-    adam_scales,
     backward,
     forward,
     polyak,
+    with_parameters,
 )
-from frugalrl.agents.fused.scratch import Constants, Scratch, actor_network
+from frugalrl.agents.fused.workspace import Workspace
 from frugalrl.agents.state import Floats, Inputs, Td3State
 
 
 @compiled
-def act(actor: Floats, observations: Floats, scratch: Scratch, constants: Constants) -> Floats:
-    """Write the policy's actions of observations (rows, d) into scratch.actions; return them."""
-    rows, a = observations.shape[0], scratch.actions.shape[1]
-    outputs, actions = scratch.outputs[:rows], scratch.actions[:rows]
-    forward(actor_network(actor, scratch, constants), observations, outputs)
+def act(actor: Networks, observations: Floats, work: Workspace) -> Floats:
+    """Write the policy's actions of observations (rows, d) into work.actions; return them."""
+    rows = observations.shape[0]
+    outputs, actions = work.outputs[:rows], work.actions[:rows]
+    forward(actor, 0, observations, outputs)
     for i in range(rows):
-        for j in range(a):
+        for j in range(actions.shape[1]):
             actions[i, j] = np.tanh(outputs[i, j])
     return actions
 
 
 @compiled
-def compute_targets(state: Td3State, batch: Inputs, scratch: Scratch, constants: Constants) -> None:
-    """Fill scratch.targets with what the critics should say: reward plus discounted value."""
-    following, bound = batch.next_observations, constants.target_noise_clip
-    actions = act(state.actor_target, following, scratch, constants)
+def compute_targets(state: Td3State, batch: Inputs, work: Workspace) -> None:
+    """Fill work.targets with what the critics should say: reward plus discounted value."""
+    following, bound, count = batch.next_observations, work.target_noise_clip, work.q.shape[0]
+    actor = with_parameters(work.actor, state.actor_target)
+    critics = with_parameters(work.critics, state.targets)
+    actions = act(actor, following, work)
     for i in range(actions.shape[0]):
         for j in range(actions.shape[1]):
-            noise = min(max(constants.target_noise * batch.noise[i, j], -bound), bound)
+            noise = min(max(work.target_noise * batch.noise[i, j], -bound), bound)
             actions[i, j] = min(max(actions[i, j] + noise, -ONE), ONE)
-    evaluate(state.targets, constants.critics, following, actions, scratch, constants)
+    evaluate(critics, count, following, actions, work)
     for i in range(actions.shape[0]):
-        value = scratch.q[least(scratch.q, i, constants.critics), i]
-        scratch.targets[i] = batch.rewards[i] + batch.discounts[i] * value
+        value = work.q[least(work.q, i, count), i]
+        work.targets[i] = batch.rewards[i] + batch.discounts[i] * value
 
 
 @compiled
-def learn_actor(
-    state: Td3State, batch: Inputs, scratch: Scratch, constants: Constants, rate: float
-) -> float:
+def learn_actor(state: Td3State, batch: Inputs, work: Workspace, rate: float) -> float:
     """Take one Adam step of the actor up the first critic; return the loss."""
-    observations = batch.observations[: constants.batch]
-    actions = act(state.actor, observations, scratch, constants)
-    evaluate(state.critics, 1, observations, actions, scratch, constants)
-    value = value_gradient(state.critics, 1, scratch, constants)
+    actor, observations = work.actor, batch.observations[: work.batch]
+    actions = act(actor, observations, work)
+    evaluate(work.critics, 1, observations, actions, work)
+    value = value_gradient(1, work)
     for i in range(actions.shape[0]):
         for j in range(actions.shape[1]):
             action = actions[i, j]
-            gradient = scratch.action_gradients[i, j] * (ONE - action * action)
-            scratch.output_gradients[i, j] = gradient
-    backward(
-        actor_network(state.actor, scratch, constants),
-        observations,
-        scratch.output_gradients,
-        scratch.latent_gradients,
-    )
-    scales = adam_scales(state.updates[0] // constants.policy_delay, rate)
-    adam(state.actor, scratch.actor_gradient, state.actor_first, state.actor_second, scales)
+            gradient = work.action_gradients[i, j] * (ONE - action * action)
+            work.output_gradients[i, j] = gradient
+    backward(actor, 0, observations, work.output_gradients, work.latent_gradients)
+    step = state.updates[0] // work.policy_delay
+    adam(state.actor, actor.gradients[0], state.actor_first, state.actor_second, step, rate)
     return -value
 
 
@@ -80,8 +76,7 @@ def learn_actor(
 def update(
     state: Td3State,
     inputs: Inputs,
-    scratch: Scratch,
-    constants: Constants,
+    work: Workspace,
     rate: float,
     losses: Floats,
     errors: Floats,
@@ -90,10 +85,10 @@ def update(
     for k in range(inputs.rewards.shape[0]):
         batch = one_update(inputs, k)
         state.updates[0] += 1
-        compute_targets(state, batch, scratch, constants)
-        losses[k, 0] = learn_critics(state, batch, scratch, constants, rate, 1.0, errors[k])
-        if state.updates[0] % constants.policy_delay == 0:
-            state.actor_loss[0] = learn_actor(state, batch, scratch, constants, rate)
-            polyak(state.targets, state.critics, constants.tau)
-            polyak(state.actor_target, state.actor, constants.tau)
+        compute_targets(state, batch, work)
+        losses[k, 0] = learn_critics(state, batch, work, rate, 1.0, errors[k])
+        if state.updates[0] % work.policy_delay == 0:
+            state.actor_loss[0] = learn_actor(state, batch, work, rate)
+            polyak(state.targets, state.critics, work.tau)
+            polyak(state.actor_target, state.actor, work.tau)
         losses[k, 1] = state.actor_loss[0]

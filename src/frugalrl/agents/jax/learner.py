@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from frugalrl.agents.jax import sac, td3
 from frugalrl.agents.state import Inputs, Spec, State
@@ -46,24 +45,13 @@ class JaxLearner:
 
     def load(self, state: State) -> None:
         """Continue from a state, which is copied."""
-        self._state: Any = type(state)(*(jnp.array(array) for array in state))
-        self._actor = np.asarray(self._state.actor)
-
-    def state(self) -> State:
-        """Return a copy of the state."""
-        copied: State = type(self._state)(*(np.array(array) for array in self._state))
-        return copied
-
-    def actor(self) -> NDArray[np.float32]:
-        """Return the actor's parameters, without a copy where they lie in the CPU's memory."""
-        return self._actor
+        self.state: Any = type(state)(*(jnp.array(array) for array in state))
 
     def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
         """Do K updates in one compiled call."""
         shape = inputs.rewards.shape
         # The first call with a shape is all but its compilation.
         with contextlib.nullcontext() if shape in self._shapes else COMPILATION:
-            self._state, losses, errors = self._update(self._state, inputs, np.float32(rate))
+            self.state, losses, errors = self._update(self.state, inputs, np.float32(rate))
         self._shapes.add(shape)
-        self._actor = np.asarray(self._state.actor)
         return losses, errors

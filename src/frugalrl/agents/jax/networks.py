@@ -1,11 +1,14 @@
-"""Networks forward, and Optax's Adam on their flat vectors."""
+"""Networks forward, Optax's Adam on their flat vectors, and the critics' side of an update."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
+import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.state import Mlp
+from frugalrl.agents.state import SMALLEST_ERROR, Inputs, Mlp, Spec
 
 Layers = list[tuple[jax.Array, jax.Array]]
 _ADAM = optax.scale_by_adam()
@@ -35,19 +38,68 @@ def adam(
     step: jax.Array,
     rate: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Take Adam's step number 1, 2, ... down the gradient.
+    """Take Adam's step number 1, 2, ... down a gradient; return parameters and new averages.
 
-    Args:
-        parameters: What is learned (size,).
-        gradient: Of the loss (size,).
-        first: Running average of the gradient (size,).
-        second: Running average of its square (size,).
-        step: Number of the step.
-        rate: Learning rate.
-
-    Returns:
-        The new parameters and averages.
+    All are vectors of one length; ``first`` and ``second`` average the gradient and its square.
     """
     averages = optax.ScaleByAdamState(count=step - 1, mu=first, nu=second)
     direction, averages = _ADAM.update(gradient, averages)
     return parameters - rate * direction, averages.mu, averages.nu
+
+
+class CriticBatch(NamedTuple):
+    """What one critic learns from at one update."""
+
+    inputs: jax.Array  # (n, d + a) observations and actions side by side
+    targets: jax.Array  # (n,)
+    weights: jax.Array  # (n,) or (1,)
+
+
+def q_values(
+    spec: Spec, critics: jax.Array, observations: jax.Array, actions: jax.Array
+) -> jax.Array:
+    """Return every critic's value of every row (critics, n)."""
+    inputs = jnp.concatenate([observations, actions], axis=-1)
+    layers = split_critics(spec.critic, critics, spec.settings.critics)
+    return jnp.stack([forward(one, inputs)[0][:, 0] for one in layers])
+
+
+def select_by_error(errors: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draw rows (n,) with probability proportional to their absolute error (m,) (LaBER).
+
+    Their loss weights mean(|error|) / |error| (n,), which are returned too, make the weighted loss
+    an unbiased estimate of the large batch's mean loss.
+    """
+    errors = jnp.maximum(errors, SMALLEST_ERROR)
+    cumulative = jnp.cumsum(errors)
+    rows = jnp.searchsorted(cumulative, uniforms * cumulative[-1], side="right")
+    rows = jnp.minimum(rows, len(errors) - 1)
+    return rows, errors.mean() / errors[rows]
+
+
+def critic_batches(
+    spec: Spec, critics: jax.Array, inputs: Inputs, targets: jax.Array
+) -> list[CriticBatch]:
+    """Return what each critic learns from: the batch, or LaBER's selection of its own."""
+    rows = jnp.concatenate([inputs.observations, inputs.actions], axis=-1)  # (m, d + a)
+    count = spec.settings.critics
+    if spec.settings.sampler != "large_batch":
+        return [CriticBatch(rows, targets, inputs.weights)] * count
+    q = q_values(spec, critics, inputs.observations, inputs.actions)
+    chosen = [select_by_error(jnp.abs(q[i] - targets), inputs.uniforms[i]) for i in range(count)]
+    return [CriticBatch(rows[index], targets[index], weights) for index, weights in chosen]
+
+
+def critic_loss(
+    critics: jax.Array, spec: Spec, batches: list[CriticBatch], scale: float
+) -> tuple[jax.Array, jax.Array]:
+    """Return the scaled sum of the mean squared errors, and the mean absolute error (n,)."""
+    layers = split_critics(spec.critic, critics, spec.settings.critics)
+    errors = [
+        forward(one, batch.inputs)[0][:, 0] - batch.targets
+        for one, batch in zip(layers, batches, strict=True)
+    ]
+    losses = [
+        (batch.weights * error**2).mean() for error, batch in zip(errors, batches, strict=True)
+    ]
+    return scale * jnp.stack(losses).sum(), jnp.abs(jnp.stack(errors)).mean(0)

@@ -1,15 +1,64 @@
-"""Soft actor-critic: its losses, and one update as a pure function."""
+"""Soft actor-critic: its squashed policies, its losses, and one update as a pure function."""
 
 from __future__ import annotations
+
+import math
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.critics import critic_batches, critic_loss, q_values
-from frugalrl.agents.jax.networks import adam, forward
-from frugalrl.agents.jax.policies import sample_gaussian, sample_sde
-from frugalrl.agents.state import Inputs, SacState, Spec
+from frugalrl.agents.jax.networks import adam, critic_batches, critic_loss, forward, q_values
+from frugalrl.agents.state import (
+    EPSILON,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    SDE_MEAN_BOUND,
+    Inputs,
+    SacState,
+    Spec,
+)
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def squash(unbounded: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return tanh of actions (n, a), and its log-determinant (n,)."""
+    # This is 1 - tanh**2, which as a difference would be all rounding where actions saturate.
+    slopes = 4 * jax.nn.sigmoid(2 * unbounded) * jax.nn.sigmoid(-2 * unbounded)
+    return jnp.tanh(unbounded), jnp.log(slopes + EPSILON).sum(-1)
+
+
+def sample_gaussian(head: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draw squashed Gaussian actions (n, a) by standard normal noise (n, a).
+
+    ``head`` has means and log standard deviations side by side (n, 2a). Returns the
+    log-probabilities (n,) too.
+    """
+    mean, log_std = jnp.split(head, 2, axis=-1)
+    log_std = jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
+    actions, log_determinant = squash(mean + jnp.exp(log_std) * noise)
+    # (x - mean) / std is the noise itself, whatever mean and std are
+    log_density = (-0.5 * noise**2 - log_std - HALF_LOG_TWO_PI).sum(-1)
+    return actions, log_density - log_determinant
+
+
+def sample_sde(
+    mean: jax.Array, latent: jax.Array, log_std: jax.Array, noise: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Draw squashed actions with one exploration matrix for the whole batch (gSDE).
+
+    The matrix has log standard deviations and standard normal noise (h, a); it meets means (n, a)
+    and the last hidden layer (n, h). Gradients reach that layer too, as they do in
+    Stable-Baselines3's SAC. Returns the actions (n, a) and their log-probabilities (n,).
+    """
+    mean = jnp.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND)
+    std = jnp.exp(log_std)
+    deviation = latent @ (std * noise)  # (n, a)
+    variance = latent**2 @ std**2 + EPSILON  # (n, a)
+    actions, log_determinant = squash(mean + deviation)
+    log_density = -0.5 * (deviation**2 / variance + jnp.log(variance)) - HALF_LOG_TWO_PI
+    return actions, log_density.sum(-1) - log_determinant
 
 
 def sample_actions(
@@ -54,17 +103,9 @@ def ent_coef_loss(
 def update(
     spec: Spec, state: SacState, inputs: Inputs, rate: jax.Array, index: jax.Array
 ) -> tuple[SacState, tuple[jax.Array, jax.Array]]:
-    """Do one update: critics, actor, entropy coefficient, targets.
+    """Do one update, number 0, 1, ... of its call: critics, actor, entropy coefficient, targets.
 
-    Args:
-        spec: Shapes and settings.
-        state: What the update starts from.
-        inputs: One batch with its noise.
-        rate: Learning rate.
-        index: Number of this update within its call (0, 1, ...).
-
-    Returns:
-        The new state; the losses (4,) and the mean absolute errors of the rows (n,).
+    Returns the new state; the losses (4,) and the mean absolute errors of the rows (n,).
     """
     settings = spec.settings
     step = state.updates[0] + 1

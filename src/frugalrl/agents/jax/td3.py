@@ -6,8 +6,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.critics import critic_batches, critic_loss, q_values
-from frugalrl.agents.jax.networks import adam, forward, split_critics
+from frugalrl.agents.jax.networks import (
+    adam,
+    critic_batches,
+    critic_loss,
+    forward,
+    q_values,
+    split_critics,
+)
 from frugalrl.agents.state import Inputs, Spec, Td3State
 
 
@@ -61,17 +67,9 @@ def update(
 ) -> tuple[Td3State, tuple[jax.Array, jax.Array]]:
     """Do one update of the critics and, every ``policy_delay`` updates, of actor and targets.
 
-    Args:
-        spec: Shapes and settings.
-        state: What the update starts from.
-        inputs: One batch with its noise.
-        rate: Learning rate.
-        index: Number of this update within its call (unused: the delay runs across calls).
-
-    Returns:
-        The new state; the losses (2,) and the mean absolute errors of the rows (n,).
+    Returns the new state; the losses (2,) and the mean absolute errors of the rows (n,).
     """
-    del index
+    del index  # the delay runs across calls
     updates = state.updates + 1
     batches = critic_batches(spec, state.critics, inputs, target_values(spec, state, inputs))
     (loss, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
