@@ -26,34 +26,23 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each public name lives; the block above says the same to type checkers and editors.
-_HOMES = {
-    "AdmissionFilter": "frugalrl.admission.protocol",
-    "AdmitAll": "frugalrl.admission.controls",
-    "Batch": "frugalrl.replay.results",
-    "BufferStats": "frugalrl.replay.results",
-    "Callback": "frugalrl.training",
-    "Decisions": "frugalrl.admission.protocol",
-    "FrugalFilter": "frugalrl.admission.frugal",
-    "LargeBatch": "frugalrl.replay.samplers",
-    "Outcome": "frugalrl.replay.results",
-    "Prioritized": "frugalrl.replay.samplers",
-    "RandomAdmit": "frugalrl.admission.controls",
-    "ReleasedFilter": "frugalrl.admission.released",
-    "ReplayBuffer": "frugalrl.replay.buffer",
-    "ReservoirFilter": "frugalrl.admission.reservoir",
-    "Sampler": "frugalrl.replay.samplers",
-    "StateFileError": "frugalrl.state_io",
-    "TrainConfig": "frugalrl.training",
-    "Uniform": "frugalrl.replay.samplers",
-    "check_filter": "frugalrl.admission.conformance",
-    "evaluate": "frugalrl.training",
-    "important_dimensions": "frugalrl.admission.partition",
-    "load_policy": "frugalrl.training",
-    "resume": "frugalrl.training",
-    "reward_density": "frugalrl.admission.density_kernels",
-    "train": "frugalrl.training",
+# Where public names live; the block above says the same to type checkers and editors.
+_EXPORTS = {
+    "admission.conformance": ("check_filter",),
+    "admission.controls": ("AdmitAll", "RandomAdmit"),
+    "admission.density_kernels": ("reward_density",),
+    "admission.frugal": ("FrugalFilter",),
+    "admission.partition": ("important_dimensions",),
+    "admission.protocol": ("AdmissionFilter", "Decisions"),
+    "admission.released": ("ReleasedFilter",),
+    "admission.reservoir": ("ReservoirFilter",),
+    "replay.buffer": ("ReplayBuffer",),
+    "replay.results": ("Batch", "BufferStats", "Outcome"),
+    "replay.samplers": ("LargeBatch", "Prioritized", "Sampler", "Uniform"),
+    "state_io": ("StateFileError",),
+    "training": ("Callback", "TrainConfig", "evaluate", "load_policy", "resume", "train"),
 }
+_HOMES = {name: f"frugalrl.{home}" for home, names in _EXPORTS.items() for name in names}
 
 # Third-party modules that only the training extra installs.
 _TRAIN_MODULES = frozenset(

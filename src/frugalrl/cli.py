@@ -5,29 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
 
-from frugalrl import _TRAIN_MODULES
+from frugalrl import _TRAIN_MODULES, __version__
 from frugalrl.checks import nearest
 
-
-class Command(NamedTuple):
-    """A subcommand: a module with `main(arguments) -> exit code`, and one line about it."""
-
-    module: str
-    summary: str
-
-
-COMMANDS: dict[str, Command] = {
-    "train": Command("frugalrl.commands.train", "Train a controller, or resume a run"),
-    "eval": Command("frugalrl.commands.evaluate", "Evaluate a trained policy, or film it"),
-    "inspect": Command("frugalrl.commands.inspect", "Show what a run's buffer holds"),
-    "presets": Command("frugalrl.commands.presets", "List the settings made for environments"),
-    "compare": Command("frugalrl.commands.compare", "Compare methods on one task, with a report"),
-    "bench": Command("frugalrl.commands.bench", "Run a suite of experiments, with a report"),
-    "report": Command("frugalrl.commands.report", "Write the report of a results directory"),
-    "demo": Command("frugalrl.commands.demo", "Compare SAC with and without a frugal buffer"),
+COMMANDS = {
+    "train": "Train a controller, or resume a run",
+    "eval": "Evaluate a trained policy, or film it",
+    "inspect": "Show what a run's buffer holds",
+    "presets": "List the settings made for environments",
+    "compare": "Compare methods on one task, with a report",
+    "bench": "Run a suite of experiments, with a report",
+    "report": "Write the report of a results directory",
+    "demo": "Compare SAC with and without a frugal buffer",
 }
+"""What each says of itself; `frugalrl.commands.NAME` has its `main(arguments) -> exit code`."""
 
 OK, FAILED, USAGE = 0, 1, 2
 
@@ -46,36 +38,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return OK if words else USAGE
     if words[0] in ("-V", "--version"):
-        from frugalrl import __version__
-
         print(f"frugalrl {__version__}")
         return OK
-    command = COMMANDS.get(words[0])
-    if command is None:
+    if words[0] not in COMMANDS:
         near = nearest(words[0], COMMANDS)
         hint = f"; did you mean {near}?" if near else f"; choose from {', '.join(COMMANDS)}"
         return _complain(f"no command {words[0]!r}{hint}", USAGE)
-    return _run(command, words[1:])
+    return _run(words[0], words[1:])
 
 
 def usage() -> str:
     """Give the text of `frugalrl --help`."""
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: frugalrl COMMAND [options]     (frugalrl COMMAND --help says more)",
-            "",
-            *lines,
-        ]
-    )
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    first = "usage: frugalrl COMMAND [options]     (frugalrl COMMAND --help says more)"
+    return "\n".join([first, "", *lines])
 
 
-def _run(command: Command, arguments: list[str]) -> int:
+def _run(command: str, arguments: list[str]) -> int:
     from frugalrl.training.errors import ConfigError, TrainingError, TrainingInterrupted
 
     try:
-        code = import_module(command.module).main(arguments)
+        code = import_module(f"frugalrl.commands.{command}").main(arguments)
     except TrainingInterrupted as stop:
         return stop.exit_code
     except KeyboardInterrupt:

@@ -1,23 +1,38 @@
-"""Reading a subcommand's arguments into a dataclass."""
+"""Reading a subcommand's arguments into a dataclass, and what grids of runs have in common."""
 
 from __future__ import annotations
 
+import inspect
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from frugalrl.training.errors import ConfigError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from frugalrl.bench.grid import Start
+    from frugalrl.bench.suites import Suite
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackendOptions:
-    """Where a grid's runs are done."""
+class GridOptions:
+    """How a grid's runs are done."""
 
+    jobs: int = 1
+    """Runs at a time on this machine, each on its own core."""
+    set: tuple[str, ...] = ()
+    """Settings of every run, as name=value: learning_starts=500 fac_bins=70."""
+    dry_run: bool = False
+    """Only list the runs, and estimate their time from a short calibration."""
+    keep_buffers: bool = False
+    """Keep every run's final buffer."""
+    open: bool = False
+    """Open the report in the browser."""
     backend: Literal["local", "ray"] = "local"
     """Processes of this machine, or tasks of a Ray cluster."""
     address: str | None = None
@@ -27,37 +42,47 @@ class BackendOptions:
     gpus: float = 0.0
     """Ray: share of a GPU for each run with the JAX engine."""
 
-    def make_backend(
-        self, out: Path, *, keep_buffers: bool
-    ) -> AbstractContextManager[Start] | None:
-        """Make what was asked for; None: processes of this machine.
+    def run(self, suite: Suite, out: Path, *words: str, scale: float = 1.0) -> int:
+        """Run a suite and write its report; the words are what the user typed."""
+        from frugalrl.bench.command import execute
+        from frugalrl.bench.suites import with_settings
 
-        Raises:
-            ConfigError: options that only a cluster has, without one.
-        """
+        return execute(
+            with_settings(suite, self.set),
+            out,
+            scale=scale,
+            jobs=self.jobs,
+            dry_run=self.dry_run,
+            keep_buffers=self.keep_buffers,
+            open_report=self.open,
+            command=shlex.join(["frugalrl", *words]),
+            backend=self._make_backend(out),
+        )
+
+    def _make_backend(self, out: Path) -> AbstractContextManager[Start] | None:
+        """Make what was asked for; None: processes of this machine."""
+        of_a_cluster: dict[str, Any] = {
+            "address": self.address,
+            "storage": self.storage,
+            "gpus": self.gpus,
+        }
         if self.backend == "ray":
             from frugalrl.distributed.grid import ray_tasks
 
-            return ray_tasks(
-                out,
-                address=self.address,
-                storage=self.storage,
-                keep_buffers=keep_buffers,
-                gpus=self.gpus,
-            )
-        for name in ("address", "storage", "gpus"):
-            if getattr(self, name):
-                from frugalrl.training.errors import ConfigError
-
+            return ray_tasks(out, keep_buffers=self.keep_buffers, **of_a_cluster)
+        for name, value in of_a_cluster.items():
+            if value:
                 raise ConfigError(
-                    f"--{name} {getattr(self, name)} has no effect on this machine's own "
-                    "processes; add --backend ray"
+                    f"--{name} {value} has no effect on this machine's own processes; "
+                    "add --backend ray"
                 )
         return None
 
 
-def parse(kind: type[T], arguments: list[str], command: str, description: str) -> T:
-    """Read arguments into a dataclass; fields without default are positional.
+def parse(kind: type[T], arguments: list[str], command: str) -> T:
+    """Read arguments into a dataclass, whose docstring is the help's first part.
+
+    Fields without default are positional.
 
     Raises:
         SystemExit: after printing help, or an error with what would be right.
@@ -68,7 +93,7 @@ def parse(kind: type[T], arguments: list[str], command: str, description: str) -
         kind,
         args=arguments,
         prog=f"frugalrl {command}",
-        description=description,
+        description=inspect.getdoc(kind),
         config=(tyro.conf.PositionalRequiredArgs,),
     )
     return made  # type: ignore[no-any-return]

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from frugalrl.commands.arguments import BackendOptions, parse
-
-DESCRIPTION = """Run a suite of experiments and write a report about it.
-
-  frugalrl bench smoke                                    minutes, every method
-  frugalrl bench paper --out results/paper --jobs 2 --only hopper,sac --scale 0.1 --dry-run
-  frugalrl bench ablation --parameter epsilon --env Hopper-v5
-  frugalrl bench paper --print > mine.toml                copy a suite, edit it, then:
-  frugalrl bench mine.toml
-  frugalrl bench paper --backend ray --address auto --storage s3://bucket/paper
-
-Killed and started again with the same options it does only what is missing."""
+from frugalrl.commands.arguments import GridOptions, parse
 
 
 @dataclass(frozen=True)
-class Options(BackendOptions):
-    """Run a suite."""
+class Options(GridOptions):
+    """Run a suite of experiments and write a report about it.
+
+      frugalrl bench smoke                                    minutes, every method
+      frugalrl bench paper --out results/paper --jobs 2 --only hopper,sac --scale 0.1 --dry-run
+      frugalrl bench ablation --parameter epsilon --env Hopper-v5
+      frugalrl bench paper --print > mine.toml                copy a suite, edit it, then:
+      frugalrl bench mine.toml
+      frugalrl bench paper --backend ray --address auto --storage s3://bucket/paper
+
+    Killed and started again with the same options it does only what is missing.
+    """
 
     suite: str
     """smoke, classic, paper, ablation, budget, small-actor, or the path of a TOML file."""
     out: Path | None = None
     """Results directory; None: results/SUITE, after the file's name where the suite is a file."""
-    jobs: int = 1
-    """Runs at a time on this machine, each on its own core."""
     only: str = ""
     """Tasks, algorithms and methods to keep, separated by commas: hopper,sac."""
     scale: float = 1.0
@@ -48,23 +44,14 @@ class Options(BackendOptions):
     """The algorithm for them; None: the suite's."""
     steps: int | None = None
     """Length of every run instead of the suite's."""
-    set: tuple[str, ...] = ()
-    """Settings of every run, as name=value: learning_starts=500 fac_bins=70."""
-    dry_run: bool = False
-    """Only list the runs, and estimate their time from a short calibration."""
-    keep_buffers: bool = False
-    """Keep every run's final buffer."""
     print: bool = False
     """Print the suite's TOML and stop."""
-    open: bool = False
-    """Open the report in the browser."""
 
 
 def main(arguments: list[str]) -> int:
     """Run a suite."""
-    options = parse(Options, arguments, "bench", DESCRIPTION)
+    options = parse(Options, arguments, "bench")
     from frugalrl.bench import suites
-    from frugalrl.bench.command import execute
     from frugalrl.bench.errors import BenchError
     from frugalrl.bench.methods import PARAMETERS
 
@@ -88,14 +75,4 @@ def main(arguments: list[str]) -> int:
     if options.only:
         suite = suites.choose(suite, options.only.split(","))
     out = options.out or Path("results") / Path(options.suite).stem
-    return execute(
-        suites.with_settings(suite, options.set),
-        out,
-        scale=options.scale,
-        jobs=options.jobs,
-        dry_run=options.dry_run,
-        keep_buffers=options.keep_buffers,
-        open_report=options.open,
-        command=shlex.join(["frugalrl", "bench", *arguments]),
-        backend=options.make_backend(out, keep_buffers=options.keep_buffers),
-    )
+    return options.run(suite, out, "bench", *arguments, scale=options.scale)

@@ -13,11 +13,6 @@ from frugalrl.commands.arguments import parse
 if TYPE_CHECKING:
     from frugalrl.bench.aggregate import Summary
 
-DESCRIPTION = """Train SAC on Pendulum-v1 with an ordinary buffer, with FAC's filter, and with two
-buffers of a twentieth of the transitions: one that keeps a sample of the older ones, and a ring.
-Two runs at a time; then a table and a report with plots. Takes about two minutes on two cores,
-after compiling once."""
-
 ENV = "Pendulum-v1"
 SHARE = 0.05
 METHODS = ("baseline", "fac", f"reservoir@share={SHARE}", f"small@share={SHARE}")
@@ -26,7 +21,12 @@ WARMUP_STEPS = 2_000
 
 @dataclass(frozen=True)
 class Options:
-    """Show what a frugal buffer does."""
+    """Train SAC on Pendulum-v1 with an ordinary buffer, with FAC's filter and with small buffers.
+
+    These two hold a twentieth of the transitions: one keeps a sample of the older ones, the other
+    is a ring. Two runs at a time; then a table and a report with plots. Takes about two minutes on
+    two cores, after compiling once.
+    """
 
     out: Path = Path("runs/demo")
     """Where runs and report go; the same again goes on where it stopped."""
@@ -40,7 +40,7 @@ class Options:
 
 def main(arguments: list[str]) -> int:
     """Run the demo."""
-    options = parse(Options, arguments, "demo", DESCRIPTION)
+    options = parse(Options, arguments, "demo")
     from dataclasses import replace
 
     from frugalrl.bench.command import execute

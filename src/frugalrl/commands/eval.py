@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from frugalrl.commands.arguments import parse
 from frugalrl.training.errors import ConfigError
 
-DESCRIPTION = "Evaluate the policy of a run, without exploration, one seed per episode."
-
 
 @dataclass(frozen=True)
 class Options:
-    """Evaluate a run's policy."""
+    """Evaluate the policy of a run, without exploration, one seed per episode."""
 
     run: Path
     """Run directory."""
@@ -36,7 +33,7 @@ class Options:
 
 def main(arguments: list[str]) -> int:
     """Evaluate."""
-    options = parse(Options, arguments, "eval", DESCRIPTION)
+    options = parse(Options, arguments, "eval")
     for name in ("episodes", "video_episodes"):
         if getattr(options, name) < 1:
             raise ConfigError(f"{name}={getattr(options, name)} must be at least 1")
@@ -81,8 +78,9 @@ def main(arguments: list[str]) -> int:
         write_json(options.json, {"env": config.env_name, **episodes.to_dict()})
     if options.video is not None:
         film = factory.make(render_mode="rgb_array")
-        with _movie(options.video, film) as frame:
-            run_episodes(act, film, seeds[: options.video_episodes], frame=frame)
+        with _open_movie(options.video, film.metadata.get("render_fps", 30)) as movie:
+            filmed = seeds[: options.video_episodes]
+            run_episodes(act, film, filmed, frame=lambda: movie.append_data(film.render()))
         film.close()
         print(f"video: {options.video}")
     return 0
@@ -98,24 +96,16 @@ def check_video(path: Path) -> None:
         raise ConfigError(f"video={str(path)!r} must end in .mp4 or .gif")
     if not path.parent.is_dir():
         raise ConfigError(f"video={str(path)!r}: the directory {path.parent} does not exist")
-    needed = ["imageio", "imageio_ffmpeg"] if path.suffix == ".mp4" else ["imageio"]
-    for module in needed:
-        try:
-            __import__(module)
-        except ImportError as error:
-            raise ConfigError(
-                f'video={str(path)!r} needs {module}: pip install "frugalrl[video]"'
-            ) from error
+    for module in ("imageio", "imageio_ffmpeg") if path.suffix == ".mp4" else ("imageio",):
+        if find_spec(module) is None:
+            raise ConfigError(f'video={str(path)!r} needs {module}: pip install "frugalrl[video]"')
 
 
-@contextlib.contextmanager
-def _movie(path: Path, environment: Any) -> Iterator[Callable[[], None]]:
-    """Open a file that takes the environment's picture each time the function is called."""
+def _open_movie(path: Path, rate: float) -> Any:
+    """Open a file for so many pictures per second."""
     import imageio
 
-    open_writer: Any = imageio.get_writer
-    rate = float(environment.metadata.get("render_fps", 30))
+    if path.suffix == ".mp4":
+        return imageio.get_writer(path, fps=rate)
     # A GIF's clock ticks in hundredths of a second, and players ignore less than two of them.
-    options = {"fps": rate} if path.suffix == ".mp4" else {"duration": max(20, 1000 / rate)}
-    with open_writer(path, **options) as writer:
-        yield lambda: writer.append_data(environment.render())
+    return imageio.get_writer(path, duration=max(20, 1000 / rate))

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from frugalrl.commands.arguments import parse
 
-DESCRIPTION = """Show what a run's buffer holds: cells, rewards per cell, acceptance over time,
-bytes, and its entropy against that of a buffer without equivalents. For a run without the frugal
-filter the cells are those the filter would have made of the oldest transitions."""
-
 
 @dataclass(frozen=True)
 class Options:
-    """Look into a buffer."""
+    """Show what a run's buffer holds.
+
+    Its cells, rewards per cell, acceptance over time, bytes, and its entropy against that of a
+    buffer without equivalents. For a run without the frugal filter the cells are those the filter
+    would have made of the oldest transitions.
+    """
 
     run: Path
     """Run directory, finished or not."""
@@ -25,7 +26,7 @@ class Options:
 
 def main(arguments: list[str]) -> int:
     """Print what was found."""
-    options = parse(Options, arguments, "inspect", DESCRIPTION)
+    options = parse(Options, arguments, "inspect")
     from frugalrl.bench.inspection import inspect_run, inspection_lines
 
     found = inspect_run(options.run)

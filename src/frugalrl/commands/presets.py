@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from frugalrl.commands.arguments import parse
 
-DESCRIPTION = "List the settings that `--preset auto` uses, by environment in any version."
-
 
 @dataclass(frozen=True)
 class Options:
-    """List the presets."""
+    """List the settings that `--preset auto` uses, by environment in any version."""
 
     json: bool = False
     """As JSON."""
@@ -20,7 +18,7 @@ class Options:
 
 def main(arguments: list[str]) -> int:
     """Print the table."""
-    options = parse(Options, arguments, "presets", DESCRIPTION)
+    options = parse(Options, arguments, "presets")
     from frugalrl.training.console import concerns
     from frugalrl.training.presets import PRESETS, defaults
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from frugalrl.commands.arguments import parse
 
-DESCRIPTION = """Write the report of a results directory: report.html, tables.md, tables.tex,
-runs.csv, and figures/ as SVG and PDF. The directory may be unfinished: the report says what is
-missing. Files that no report wrote are never replaced or removed."""
-
 
 @dataclass(frozen=True)
 class Options:
-    """Write a report."""
+    """Write the report of a results directory.
+
+    It is report.html, tables.md, tables.tex, runs.csv, and figures/ as SVG and PDF. The directory
+    may be unfinished: the report says what is missing. Files that no report wrote are never
+    replaced or removed.
+    """
 
     results: Path
     """Results directory of frugalrl bench or frugalrl compare."""
@@ -26,7 +27,7 @@ class Options:
 
 def main(arguments: list[str]) -> int:
     """Write the report."""
-    options = parse(Options, arguments, "report", DESCRIPTION)
+    options = parse(Options, arguments, "report")
     from frugalrl.bench.command import show_report
     from frugalrl.bench.report.write import write_report
 

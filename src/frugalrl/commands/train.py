@@ -14,22 +14,21 @@ from frugalrl.training.config import Algo, TrainConfig
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.process import limit_threads
 
-DESCRIPTION = """Train a controller with SAC, TD3 or DDPG.
-
-  frugalrl train Hopper-v5 --algo sac --admission fac --steps 300000 --seed 0 --out runs/hopper
-  frugalrl train --resume runs/hopper                go on with an interrupted run, to the same bits
-  frugalrl train --resume runs/hopper --steps 1e6    prolong it
-  frugalrl train Humanoid-v5 --admission fac --actors 8 --edge-filter
-
-Ctrl-C saves the run and stops. Presets are settings made for an environment (frugalrl presets);
-what they leave open is as in Stable-Baselines3."""
-
 _SWITCHES = {"--use-sde": "True", "--no-use-sde": "False"}
 
 
 @dataclass(frozen=True)
 class Arguments(TrainConfig):
-    """The same with a better name for the positional argument, and actors."""
+    """Train a controller with SAC, TD3 or DDPG.
+
+      frugalrl train Hopper-v5 --algo sac --admission fac --steps 300000 --seed 0 --out runs/hopper
+      frugalrl train --resume runs/hopper                go on where it stopped, to the same bits
+      frugalrl train --resume runs/hopper --steps 1e6    prolong it
+      frugalrl train Humanoid-v5 --admission fac --actors 8 --edge-filter
+
+    Ctrl-C saves the run and stops. Presets are settings made for an environment (frugalrl presets);
+    what they leave open is as in Stable-Baselines3.
+    """
 
     env: Annotated[str, tyro.conf.arg(metavar="ENV")]
     actors: int = 0
@@ -42,7 +41,7 @@ class Arguments(TrainConfig):
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with an interrupted run."""
+    """Go on with an interrupted run, or prolong one. Its other settings stay."""
 
     resume: Path
     """Run directory."""
@@ -67,10 +66,10 @@ def main(arguments: list[str]) -> int:
             raise ConfigError(
                 f"--resume goes on with a run whose environment is known: leave {arguments[0]} out"
             )
-        return _resume(_parse_resume(arguments))
+        return _resume(arguments)
     asks = any(word in ("-h", "--help") for word in arguments)
     kind = _with_real_defaults() if asks else Arguments
-    parsed = parse(kind, _with_values(arguments), "train", DESCRIPTION)
+    parsed = parse(kind, _with_values(arguments), "train")
     config = TrainConfig(
         **{field.name: getattr(parsed, field.name) for field in fields(TrainConfig)}
     )
@@ -98,7 +97,8 @@ def _with_real_defaults() -> type[Arguments]:
     for name, text in _defaults_of_open_settings().items():
         hint = tyro.conf.arg(help_behavior_hint=f"(default: {text})")
         changed.append((name, Annotated[hints[name], hint], None))
-    return make_dataclass("Arguments", changed, bases=(Arguments,), frozen=True)
+    told = {"__doc__": Arguments.__doc__}
+    return make_dataclass("Arguments", changed, bases=(Arguments,), namespace=told, frozen=True)
 
 
 def _defaults_of_open_settings() -> dict[str, str]:
@@ -161,16 +161,8 @@ def _with_values(arguments: list[str]) -> list[str]:
     return words
 
 
-def _parse_resume(arguments: list[str]) -> Resume:
-    return tyro.cli(
-        Resume,
-        args=arguments,
-        prog="frugalrl train",
-        description="Go on with an interrupted run, or prolong one. Its other settings stay.",
-    )
-
-
-def _resume(options: Resume) -> int:
+def _resume(arguments: list[str]) -> int:
+    options = tyro.cli(Resume, args=arguments, prog="frugalrl train")
     from frugalrl.training.run_directory import RunDirectory
 
     directory = RunDirectory(options.resume)
