@@ -311,7 +311,7 @@ def _make_learner(spec: Spec, state: State) -> Learner:
 
 
 def _rng_state(rng: np.random.Generator) -> dict[str, Any]:
-    state: dict[str, Any] = dict(rng.bit_generator.state)
+    state: Any = rng.bit_generator.state
     words = [int(word) for word in state["state"]["state"]]
     return {"words": words, "has_uint32": state["has_uint32"], "uinteger": state["uinteger"]}
 

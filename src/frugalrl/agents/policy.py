@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from frugalrl.agents.state import LOG_STD_MAX, LOG_STD_MIN, SDE_MEAN_BOUND, Floats, Mlp
+from frugalrl.agents.state import EPSILON, LOG_STD_MAX, LOG_STD_MIN, SDE_MEAN_BOUND, Floats, Mlp
 
 
 class ActionScale:
@@ -139,13 +139,12 @@ class Policy:
 
     def _deviation(self, output: Floats, hidden: Floats) -> Floats:
         """Return the standard deviation (n, a) before squashing."""
-        if not self.clip_mean:
-            log_std = np.clip(output[..., self.action_size :], LOG_STD_MIN, LOG_STD_MAX)
-            deviation: Floats = np.exp(log_std)
-            return deviation
-        log_std = self.parameters[self.mlp.size :].reshape(hidden.shape[-1], -1)
-        deviation = np.sqrt(np.square(hidden) @ np.square(np.exp(log_std)) + np.float32(1e-6))
-        return np.asarray(deviation, np.float32)
+        if self.clip_mean:
+            log_std = self.parameters[self.mlp.size :].reshape(hidden.shape[-1], -1)
+            variance = np.square(hidden) @ np.square(np.exp(log_std)) + EPSILON
+            return np.asarray(np.sqrt(variance), np.float32)
+        log_std = np.clip(output[..., self.action_size :], LOG_STD_MIN, LOG_STD_MAX)
+        return np.asarray(np.exp(log_std), np.float32)
 
     def _checked(self, observations: Any) -> Floats:
         array = np.asarray(observations, np.float32)

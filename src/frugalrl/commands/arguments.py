@@ -61,11 +61,8 @@ class GridOptions:
 
     def _make_backend(self, out: Path) -> AbstractContextManager[Start] | None:
         """Make what was asked for; None: processes of this machine."""
-        of_a_cluster: dict[str, Any] = {
-            "address": self.address,
-            "storage": self.storage,
-            "gpus": self.gpus,
-        }
+        names = ("address", "storage", "gpus")
+        of_a_cluster: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.backend == "ray":
             from frugalrl.distributed.grid import ray_tasks
 

@@ -29,8 +29,8 @@ class Networks(NamedTuple):
 @compiled
 def with_parameters(networks: Networks, flat: Floats) -> Networks:
     """Return networks of the same shape with other parameters: their targets."""
-    parameters = flat.reshape(networks.parameters.shape)
-    return Networks(networks.sizes, parameters, networks.gradients, networks.memory, networks.space)
+    sizes, old, gradients, memory, space = networks
+    return Networks(sizes, flat.reshape(old.shape), gradients, memory, space)
 
 
 @compiled

@@ -8,13 +8,7 @@ import numpy as np
 
 from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.blas import product
-from frugalrl.agents.fused.critics import (
-    evaluate,
-    learn_critics,
-    least,
-    one_update,
-    value_gradient,
-)
+from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_update, value_gradient
 from frugalrl.agents.fused.networks import (
     ONE,
     ZERO,
@@ -216,12 +210,7 @@ def learn_actor(
 
 @compiled
 def update(
-    state: SacState,
-    inputs: Inputs,
-    work: Workspace,
-    rate: float,
-    losses: Floats,
-    errors: Floats,
+    state: SacState, inputs: Inputs, work: Workspace, rate: float, losses: Floats, errors: Floats
 ) -> None:
     """Do as many updates as inputs has batches, in place; fill losses (K, 4), errors (K, n)."""
     for k in range(inputs.rewards.shape[0]):

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from frugalrl.agents.fused import compiled
-from frugalrl.agents.fused.critics import (
-    evaluate,
-    learn_critics,
-    least,
-    one_update,
-    value_gradient,
-)
+from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_update, value_gradient
 from frugalrl.agents.fused.networks import (
     ONE,
     Networks,
@@ -74,12 +68,7 @@ def learn_actor(state: Td3State, batch: Inputs, work: Workspace, rate: float) ->
 
 @compiled
 def update(
-    state: Td3State,
-    inputs: Inputs,
-    work: Workspace,
-    rate: float,
-    losses: Floats,
-    errors: Floats,
+    state: Td3State, inputs: Inputs, work: Workspace, rate: float, losses: Floats, errors: Floats
 ) -> None:
     """Do as many updates as inputs has batches, in place; fill losses (K, 2), errors (K, n)."""
     for k in range(inputs.rewards.shape[0]):
