@@ -69,7 +69,7 @@ class Actions(NamedTuple):
     buffer: Floats  # (n, a) within [-1, 1]
 
 
-@dataclass(frozen=True)
+@dataclass
 class UpdateResult:
     """What updates say about themselves; nothing is fetched until it is asked for."""
 
@@ -238,9 +238,10 @@ class Agent:
         if inputs is None:
             self._check_rows(m)
             inputs = self._inputs[k, m] = empty_inputs(self.spec, k, m)
-        rows = batch.observations, batch.actions, batch.rewards, batch.next_observations
-        for array, given in zip(inputs, rows, strict=False):
-            array[...] = given.reshape(array.shape)
+        inputs.observations[...] = batch.observations.reshape(k, m, -1)
+        inputs.actions[...] = batch.actions.reshape(k, m, -1)
+        inputs.rewards[...] = batch.rewards
+        inputs.next_observations[...] = batch.next_observations.reshape(k, m, -1)
         # Bootstrap through a time limit: only a terminal transition has no future.
         discount = (getattr(batch, "extra", None) or {}).get("discount", self.settings.gamma)
         np.multiply(np.logical_not(batch.terminated), discount, out=inputs.discounts)
