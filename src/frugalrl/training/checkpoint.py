@@ -92,20 +92,18 @@ class CheckpointStore:
         if tidy:
             delete_leftovers(self.folder)
         warnings: list[str] = []
-        damaged: list[Path] = []
-        for path in self.paths():
+        paths = self.paths()
+        for path in paths:
             try:
                 state = load_state(path, kind=KIND, version=VERSION)
             except StateFileError as error:
                 warnings.append(str(error))
-                damaged.append(path)
                 continue
-            if tidy:
-                for bad in damaged:
-                    # Or it would pass for the newest again.
-                    bad.rename(bad.with_suffix(".damaged"))
+            for damaged in paths[: len(warnings)] if tidy else ():
+                # Or it would pass for the newest again.
+                damaged.rename(damaged.with_suffix(".damaged"))
             return Found(path, state, warnings)
-        if damaged:
+        if warnings:
             raise TrainingError("no checkpoint can be read: " + "; ".join(warnings))
         return None
 

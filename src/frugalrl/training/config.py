@@ -233,15 +233,11 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
         """Make a configuration from `to_dict`'s values."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
+        if unknown := sorted(set(values) - {field.name for field in dataclasses.fields(cls)}):
             raise ConfigError(
                 f"unknown settings {unknown}: written by another version of frugalrl?"
             )
         fields = dict(values)
-        if fields.get("out") is not None:
-            fields["out"] = Path(fields["out"])
         fields["wrappers"] = tuple(fields.get("wrappers") or ())
         if fields.get("net_arch") is not None:
             fields["net_arch"] = net_arch_from(fields["net_arch"])

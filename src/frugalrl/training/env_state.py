@@ -241,7 +241,7 @@ class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin a new episode and a new record."""
-        self.start = {**_start(self.env), "seed": seed}
+        self.start = {**_start(self), "seed": seed}
         self.actions = []
         return self.env.reset(seed=seed, options=options)
 
@@ -269,8 +269,7 @@ def capture(environment: Environment, method: Method) -> State:
     except Exception as error:
         # Whatever an attribute has become: a run is not lost to it.
         problem = f"{type(error).__name__}: {error}"
-    start = _start(_without_recorder(environment))
-    return {"method": "fresh", **start, "seed": None, "problem": problem}
+    return {"method": "fresh", **_start(environment), "seed": None, "problem": problem}
 
 
 def restore(environment: Environment, state: State, seed: int) -> Restored:
@@ -288,7 +287,7 @@ def restore(environment: Environment, state: State, seed: int) -> Restored:
         if state["method"] == "fields":
             _restore_fields(environment, state)
             return Restored(None, None)
-        _restore_start(_without_recorder(environment), state)
+        _restore_start(environment, state)
         observation, _ = environment.reset(seed=state["seed"])
         for action in state.get("actions", ()):
             observation, *_ = environment.step(action)
@@ -375,16 +374,12 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _layers(environment: Environment) -> list[Environment]:
-    """List the layers from the outermost wrapper to the environment itself."""
-    layers = []
+    """List the layers from the outermost wrapper but ours to the environment itself."""
+    layers: list[Environment] = []
     while isinstance(environment, gymnasium.Wrapper):
-        layers.append(environment)
+        layers += [] if isinstance(environment, ActionRecorder) else [environment]
         environment = environment.env
     return [*layers, environment]
-
-
-def _without_recorder(environment: Environment) -> Environment:
-    return environment.env if isinstance(environment, ActionRecorder) else environment
 
 
 def _start(environment: Environment) -> State:

@@ -24,13 +24,12 @@ from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 
 Environment = gymnasium.Env[Any, Any]
 
-# Packages that register environments only once they are imported, by a mark in their ids.
-_PLUGINS = {"Bullet": ("pybullet_envs_gymnasium", "pip install pybullet pybullet_envs_gymnasium")}
+_BULLET = "pip install pybullet pybullet_envs_gymnasium"
 # What an environment needs, by a part of its entry point: the module, and how to get it.
 _NEEDS = {
     "mujoco": ("mujoco", 'pip install "gymnasium[mujoco]"'),
     "box2d": ("Box2D", 'pip install swig && pip install "gymnasium[box2d]"'),
-    "pybullet": ("pybullet", "pip install pybullet pybullet_envs_gymnasium"),
+    "pybullet": ("pybullet", _BULLET),
 }
 
 
@@ -147,8 +146,9 @@ def find_environment(
         found = _import(module, f"env={env!r}")
         if callable(getattr(found, name, None)):
             return EnvironmentFactory(env, getattr(found, name), *rest)
-    if name not in gymnasium.registry:
-        _import_plugin(name)
+    if name not in gymnasium.registry and "Bullet" in name:
+        # Its environments are registered only once it is imported.
+        _import("pybullet_envs_gymnasium", f"env={name!r} needs more ({_BULLET})")
     if name in gymnasium.registry and not _is_retired(gymnasium.registry[name]):
         return EnvironmentFactory(name, gymnasium.registry[name], *rest)
     raise ConfigError(f"env={env!r} is no environment{_nearest(name)}")
@@ -269,17 +269,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
     return f"a {type(value).__name__}"
-
-
-def _import_plugin(name: str) -> None:
-    for mark, (package, command) in _PLUGINS.items():
-        if mark in name:
-            try:
-                importlib.import_module(package)
-            except ImportError as error:
-                raise ConfigError(
-                    f"env={name!r} is in {package}, which is not installed ({error}): {command}"
-                ) from error
 
 
 def _is_retired(spec: EnvSpec) -> bool:

@@ -7,6 +7,7 @@ import csv
 import os
 import time
 from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,9 @@ class CsvFile:
             os.truncate(path, size)
             return
         rows = content.decode(errors="replace").splitlines(keepends=True)
-        good = [row for row in rows if self._fits(row) and _steps_of(row) <= env_steps]
+        # The first column counts steps in every file.
+        taken = [float(row.partition(",")[0] or 0) if self._fits(row) else inf for row in rows]
+        good = [row for row, steps in zip(rows, taken, strict=True) if steps <= env_steps]
         if content:
             aside = path.with_name(f"{path.name}.damaged")
             with replacing(aside) as temporary:
@@ -207,12 +210,6 @@ def read_rows(path: Path) -> list[Row]:
     """Read a CSV file of metrics back; empty columns are None."""
     with path.open(encoding="utf-8", newline="") as file:
         return [{name: _number(text) for name, text in row.items()} for row in csv.DictReader(file)]
-
-
-def _steps_of(line: str) -> float:
-    """Give the first column of a row, which counts steps in every file."""
-    first = line.partition(",")[0]
-    return float(first) if first else 0.0
 
 
 def _number(text: str | None) -> float | int | None:
