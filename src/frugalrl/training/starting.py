@@ -56,17 +56,13 @@ def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> list[
 def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:
     """Give an agent the networks of an earlier run; its optimizers begin anew.
 
-    Args:
-        agent: fresh.
-        path: a run directory, of which actor and critics are taken, or a policy file, which has
-            the actor alone.
+    Of a run directory actor and critics are taken; a policy file has the actor alone.
 
     Returns:
         What was taken, in words.
 
     Raises:
         ConfigError: the networks have other sizes.
-        RunDirectoryError: there is no policy.
     """
     state = agent.state_dict()
     learner = state["learner"]
@@ -101,7 +97,7 @@ def _saved_learner(path: Path) -> dict[str, Any] | None:
 
 
 def start_from_buffer(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
-    """Offer earlier transitions to a run's buffer, in their order, before its first step.
+    """Offer earlier transitions to a run's buffer, in their order; gives how many.
 
     Args:
         buffer: the run's; its filter decides on each.
@@ -109,9 +105,6 @@ def start_from_buffer(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
         source: a run directory, a saved buffer, an `.npz` file, or a mapping of arrays in the
             manner of D4RL or Minari: observations, actions, rewards, terminals, timeouts, and
             next_observations, which otherwise follow from the order of the rows.
-
-    Returns:
-        How many transitions were offered.
 
     Raises:
         ConfigError: an array is missing or has another length or shape.
