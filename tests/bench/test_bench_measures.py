@@ -59,9 +59,9 @@ def test_convergence_point_refuses_unequal_lengths() -> None:
 
 
 def test_gain_cut_and_change_by_hand() -> None:
-    assert measures.convergence_gain(200, 150) == 25.0
-    assert measures.convergence_gain(100, 130) == -30.0
-    assert measures.buffer_cut(20_000, 11_412) == pytest.approx(42.94)
+    assert measures.reduction(200, 150) == 25.0
+    assert measures.reduction(100, 130) == -30.0
+    assert measures.reduction(20_000, 11_412) == pytest.approx(42.94)
     assert measures.reward_change(-100, -90) == 10.0
     assert measures.reward_change(50, 40) == -20.0
     assert math.isnan(measures.reward_change(0, 5))

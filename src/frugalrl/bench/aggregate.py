@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,17 +77,15 @@ class MethodSummary:
     @property
     def stored_share(self) -> float:
         """Stored over offered transitions."""
-        offered = {seed: result.number("offered") for seed, result in self.runs.items()}
-        shares = [self.runs[s].number("stored") / n for s, n in offered.items() if n > 0]
-        return finite_mean(shares)
+        counts = [(run.number("stored"), run.number("offered")) for run in self.runs.values()]
+        return finite_mean([stored / offered for stored, offered in counts if offered > 0])
 
     @property
     def convergence(self) -> dict[int, float]:
         """Convergence point by seed; the length of the run where it never settled."""
-        found = {seed: result.convergence for seed, result in self.runs.items()}
         return {
-            seed: float(self.runs[seed].run.steps) if point is None else point
-            for seed, point in found.items()
+            seed: float(result.run.steps) if result.convergence is None else result.convergence
+            for seed, result in self.runs.items()
         }
 
     @property
@@ -119,6 +116,8 @@ class Summary:
     """Everything that tables and figures need."""
 
     results: Results
+    reference: str
+    """The method that others are compared with: the baseline, or FAC as it is in an ablation."""
     methods: dict[tuple[TaskKey, str], MethodSummary]
     over_tasks: tuple[SuiteSummary, ...]
     scores: dict[str, dict[TaskKey, Scores]]
@@ -136,11 +135,6 @@ class Summary:
         return [entry for entry in found if entry is not None]
 
     @property
-    def reference(self) -> str:
-        """The method that the others are compared with."""
-        return reference_method(self.results)
-
-    @property
     def fewest_seeds(self) -> int:
         """Seeds of the method with the fewest, 0 without any run."""
         return min((len(entry.seeds) for entry in self.methods.values()), default=0)
@@ -151,15 +145,10 @@ def generator_for(*names: str) -> np.random.Generator:
     return np.random.default_rng([2024, *(zlib.crc32(name.encode()) for name in names)])
 
 
-def reference_method(results: Results) -> str:
-    """Name what methods are compared with: the baseline, or FAC as it is in an ablation."""
-    return BASELINE if BASELINE in results.methods else FAC
-
-
 def summarize(results: Results) -> Summary:
     """Aggregate all runs of a results directory."""
     entries = {}
-    reference = reference_method(results)
+    reference = BASELINE if BASELINE in results.methods else FAC
     for task in results.tasks:
         compared = _rewards(results.select(task, reference))
         for method in results.methods:
@@ -167,36 +156,30 @@ def summarize(results: Results) -> Summary:
             if runs:
                 others = compared if method != reference else {}
                 entries[task, method] = _summarize_method(task, method, runs, others)
-    scores, left_out = normalised_scores(results)
+    scores = _normalised(entries)
+    left_out = tuple(task for task in results.tasks if task not in scores.get(BASELINE, {}))
     over = tuple(
         _summarize_suite(method, scores)
         for method in results.methods
-        if scores.get(method) and len(scores.get(BASELINE, {})) > 1
+        if method in scores and len(scores[BASELINE]) > 1
     )
-    return Summary(results, entries, over, scores, left_out)
+    return Summary(results, reference, entries, over, scores, left_out)
 
 
-def normalised_scores(
-    results: Results,
-) -> tuple[dict[str, dict[TaskKey, Scores]], tuple[TaskKey, ...]]:
+def _normalised(
+    entries: dict[tuple[TaskKey, str], MethodSummary],
+) -> dict[str, dict[TaskKey, Scores]]:
     """Scale rewards so that 0 is a uniformly random policy and 1 the baseline's mean."""
     scores: dict[str, dict[TaskKey, Scores]] = {}
-    left_out = []
-    for task in results.tasks:
-        baseline = results.select(task, BASELINE)
-        low, high = (
-            finite_mean([result.number(key) for result in baseline.values()])
-            for key in ("random_reward", "reward")
-        )
-        if not high > low:
-            left_out.append(task)
+    for (task, method), entry in entries.items():
+        baseline = entries.get((task, BASELINE))
+        if baseline is None or not entry.rewards:
             continue
-        for method in results.methods:
-            rewards = list(_rewards(results.select(task, method)).values())
-            if rewards:
-                scaled = (np.array(rewards) - low) / (high - low)
-                scores.setdefault(method, {})[task] = scaled
-    return scores, tuple(left_out)
+        low, high = baseline.mean("random_reward"), baseline.mean("reward")
+        if high > low:
+            rewards = np.array(list(entry.rewards.values()))
+            scores.setdefault(method, {})[task] = (rewards - low) / (high - low)
+    return scores
 
 
 def _summarize_method(
@@ -204,60 +187,40 @@ def _summarize_method(
 ) -> MethodSummary:
     rewards = _rewards(runs)
     late = _finite({seed: _late_reward(result) for seed, result in runs.items()})
-    values = list(rewards.values()) or [math.nan]
-    names = (*task, method)
+    means, late_means = (list(found.values()) or [math.nan] for found in (rewards, late))
+
+    def generator(estimate: str) -> np.random.Generator:
+        return generator_for(*task, method, estimate)
+
     comparison = None
     if compared and rewards:
-        comparison = statistics.compare_means(
-            rewards, compared, generator_for(*names, "difference")
-        )
+        comparison = statistics.compare_means(rewards, compared, generator("difference"))
     return MethodSummary(
         task=task,
         method=method,
         runs=runs,
         rewards=rewards,
-        reward=statistics.estimate_mean(values, generator_for(*names, "mean")),
+        reward=statistics.estimate_mean(means, generator("mean")),
         late=late,
-        late_reward=statistics.estimate_mean(
-            list(late.values()) or [math.nan], generator_for(*names, "late")
-        ),
-        iqm=statistics.estimate_iqm(values, generator_for(*names, "iqm")),
+        late_reward=statistics.estimate_mean(late_means, generator("late")),
+        iqm=statistics.estimate_iqm(means, generator("iqm")),
         against_reference=comparison,
     )
 
 
 def _summarize_suite(method: str, scores: dict[str, dict[TaskKey, Scores]]) -> SuiteSummary:
-    mine, baseline = scores[method], scores[BASELINE]
-    shared = [task for task in mine if task in baseline]
-    tasks = [mine[task] for task in shared]
+    tasks = list(scores[method].values())
+    baseline = [scores[BASELINE][task] for task in scores[method]]
+
+    def generator(estimate: str) -> np.random.Generator:
+        return generator_for("suite", method, estimate)
+
     improvement = None
     if method != BASELINE:
-        improvement = statistics.estimate_improvement(
-            tasks, [baseline[task] for task in shared], generator_for("suite", method, "better")
-        )
-    return SuiteSummary(
-        method=method,
-        tasks=len(shared),
-        iqm=statistics.stratified_bootstrap(
-            tasks, statistics.pooled_iqm, generator_for("suite", method, "iqm")
-        ),
-        mean=statistics.stratified_bootstrap(
-            tasks, statistics.pooled_mean, generator_for("suite", method, "mean")
-        ),
-        improvement=improvement,
-    )
-
-
-def unequal_seeds(summary: Summary) -> list[str]:
-    """Name the tasks whose methods have different seeds, and the methods that stand out."""
-    notes = []
-    for task in summary.results.tasks:
-        entries = [entry for (key, _), entry in summary.methods.items() if key == task]
-        usual, _ = Counter(entry.seeds for entry in entries).most_common(1)[0]
-        odd = [f"{entry.method} {len(entry.seeds)}" for entry in entries if entry.seeds != usual]
-        if odd:
-            notes.append(f"{task_name(task)}: {', '.join(odd)}, the others {len(usual)}")
-    return notes
+        improvement = statistics.estimate_improvement(tasks, baseline, generator("better"))
+    iqm = statistics.stratified_bootstrap(tasks, statistics.pooled_iqm, generator("iqm"))
+    mean = statistics.stratified_bootstrap(tasks, statistics.pooled_mean, generator("mean"))
+    return SuiteSummary(method, len(tasks), iqm, mean, improvement)
 
 
 def buffer_mean(runs: dict[int, Result], *keys: str) -> float:

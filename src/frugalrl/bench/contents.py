@@ -51,7 +51,7 @@ def describe_contents(
     return {
         "observations": int(observations.shape[1]),
         "important_dimensions": int(dimensions.size),
-        "dimensions": [int(dimension) for dimension in dimensions],
+        "dimensions": dimensions.tolist(),
         "cells": int(counts.size),
         "rewards_a_cell": power_histogram(counts),
         "most_rewards_a_cell": int(counts.max()),
@@ -87,16 +87,8 @@ def frugal_copy(buffer: ReplayBuffer, warmup_steps: int) -> ReplayBuffer:
         action_space=buffer.action_space,
         admission=FrugalFilter(warmup_steps=warmup_steps),
     )
-    held = buffer.transitions()
-    for row in range(len(buffer)):
-        copy.add(
-            held.observations[row],
-            held.actions[row],
-            held.rewards[row],
-            held.next_observations[row],
-            held.terminated[row],
-            held.truncated[row],
-        )
+    # The first six arrays are what `extend` takes; a run of a grid has no extra fields.
+    copy.extend(*buffer.transitions()[:6])
     return copy
 
 
@@ -133,12 +125,12 @@ def state_map(visited: Floats, stored: Floats, warmup: int) -> dict[str, Any]:
     width = visited.shape[1]
     order = important_dimensions(visited[: max(warmup, width)], 1e-9, 1.0)
     first, second = int(order[0]), int(order[min(1, width - 1)])
-    ranges = [_range(visited[:, first]), _range(visited[:, second])]
+    ranges = [_range(visited[:, place]) for place in (first, second)]
 
     def count(states: Floats) -> list[list[int]]:
         both = (states[:, second], states[:, first])
-        counts = np.histogram2d(*both, MAP_SIZE, [ranges[1], ranges[0]])[0]
-        return [[int(number) for number in row] for row in counts]
+        counts = np.histogram2d(*both, MAP_SIZE, ranges[::-1])[0]
+        return [list(map(int, row)) for row in counts]
 
     return {
         "dimensions": [first, second],

@@ -77,33 +77,23 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         first = slice(_WARMUP_STEPS)
         partition = cells_from(observations[first], stored.rewards[first], buffer.observation_space)
     batch = min(config.batch_size or 256, len(buffer))
-    generator = np.random.default_rng(0)
+    cells: Any = partition
     found["contents"] = describe_contents(
-        observations,
-        stored.rewards,
-        partition,  # type: ignore[arg-type]
-        batch,
-        generator,
+        observations, stored.rewards, cells, batch, np.random.default_rng(0)
     )
     return found
 
 
 def acceptance(rows: list[Row]) -> list[dict[str, float]]:
     """Give the share newly stored and the share replaced, part by part of the run."""
-    points = [{"env_steps": 0, "offered": 0, "stored": 0, "replaced": 0}]
-    points += [{name: int(row[name] or 0) for name in points[0]} for row in rows]
-    marks = np.unique(np.linspace(0, len(points) - 1, _PARTS + 1).round().astype(int))
+    names = ("env_steps", "offered", "stored", "replaced")
+    points = np.array([(0, 0, 0, 0), *(tuple(row[name] or 0 for name in names) for row in rows)])
+    marks = np.unique(np.linspace(0, len(rows), _PARTS + 1).round().astype(int))
     parts = []
-    for begin, end in itertools.pairwise(marks.tolist()):
-        first, last = points[begin], points[end]
-        offered = max(last["offered"] - first["offered"], 1)
-        parts.append(
-            {
-                "env_steps": last["env_steps"],
-                "stored": (last["stored"] - first["stored"]) / offered,
-                "replaced": (last["replaced"] - first["replaced"]) / offered,
-            }
-        )
+    for (_, *first), (steps, *last) in itertools.pairwise(points[marks].astype(int).tolist()):
+        offered, stored, replaced = np.subtract(last, first).tolist()
+        shares = {"stored": stored / max(offered, 1), "replaced": replaced / max(offered, 1)}
+        parts.append({"env_steps": steps, **shares})
     return parts
 
 
@@ -161,13 +151,12 @@ def _content_lines(contents: dict[str, Any]) -> list[str]:
 
 
 def _spread(values: Any) -> dict[str, float]:
-    if not len(values):
-        return {"least": 0.0, "most": 0.0, "median": 0.0, "mean": 0.0}
+    known = np.asarray(values, dtype=np.float64) if len(values) else np.zeros(1)
     return {
-        "least": float(np.min(values)),
-        "most": float(np.max(values)),
-        "median": float(np.median(values)),
-        "mean": float(np.mean(values, dtype=np.float64)),
+        "least": float(known.min()),
+        "most": float(known.max()),
+        "median": float(np.median(known)),
+        "mean": float(known.mean()),
     }
 
 

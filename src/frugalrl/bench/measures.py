@@ -42,17 +42,16 @@ def recent_mean(
         return np.asarray((earned - before) / (ended - begin))
 
 
-def convergence_point(steps: ArrayLike, rewards: ArrayLike, *, band: float = BAND) -> float | None:
+def convergence_point(steps: ArrayLike, rewards: ArrayLike) -> float | None:
     """Find the step at which the reward enters its final band and stays there (CP).
 
-    The band is `[(1 - band) * r_max, r_max]`, with r_max the best reward of the training. A run
-    without any positive reward is first shifted up by the absolute value of its worst reward,
-    because ninety per cent of a negative number lies above it.
+    The band is `[0.9 r_max, r_max]`, with r_max the best reward of the training. A run without any
+    positive reward is first shifted up by the absolute value of its worst reward, because ninety
+    per cent of a negative number lies above it.
 
     Args:
         steps: Environment steps of a learning curve, in order.
         rewards: The curve.
-        band: Width of the band as a share of r_max.
 
     Returns:
         The step, or None where the curve ends outside the band: the run never settled.
@@ -65,20 +64,18 @@ def convergence_point(steps: ArrayLike, rewards: ArrayLike, *, band: float = BAN
         return None
     if curve.max() <= 0.0:
         curve = curve + abs(curve.min())
-    inside = curve >= (1.0 - band) * curve.max()
-    outside = np.flatnonzero(~inside)
-    first = 0 if outside.size == 0 else int(outside[-1]) + 1
+    outside = np.flatnonzero(curve < (1.0 - BAND) * curve.max())
+    first = int(outside[-1]) + 1 if outside.size else 0
     return float(at[first]) if first < at.size else None
 
 
-def convergence_gain(cp_baseline: float, cp: float) -> float:
-    """Compute how much earlier a method converges, in per cent of the baseline (Delta CP)."""
-    return _percent(cp_baseline - cp, cp_baseline)
+def reduction(baseline: float, value: float) -> float:
+    """Compute how much less a number is, in per cent of the baseline's.
 
-
-def buffer_cut(size_baseline: float, size: float) -> float:
-    """Compute how much smaller a buffer is, in per cent of the baseline's (Delta R, script R)."""
-    return _percent(size_baseline - size, size_baseline)
+    The paper's Delta CP (how much earlier a method converges) and Delta |R| (how much smaller its
+    buffer is).
+    """
+    return _percent(baseline - value, baseline)
 
 
 def reward_change(reward_baseline: float, reward: float) -> float:
@@ -124,12 +121,11 @@ def mean_curve(
     curves = [(steps, values) for steps, values in runs if steps.size]
     if not curves:
         return np.empty(0), np.empty((0, 0))
-    begin = max(float(steps[0]) for steps, _ in curves)
-    end = min(float(steps[-1]) for steps, _ in curves)
+    begin = max(steps[0] for steps, _ in curves)
+    end = min(steps[-1] for steps, _ in curves)
     union = np.unique(np.concatenate([steps for steps, _ in curves]))
     grid = union[(union >= begin) & (union <= end)]
-    values = np.stack([np.interp(grid, steps, values) for steps, values in curves])
-    return np.asarray(grid, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    return grid, np.stack([np.interp(grid, steps, values) for steps, values in curves])
 
 
 def _percent(difference: float, whole: float) -> float:

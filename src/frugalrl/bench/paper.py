@@ -88,8 +88,8 @@ def _misprints(name: str, other: str, where: str) -> Iterator[Misprint]:
         shifted = measures.reward_change(*measures.translate_rewards(*rewards))
         efficiency = measures.sample_efficiency(rewards[0], sizes[0], rewards[1], sizes[1])
         for column, key, recomputed in (
-            ("Delta CP", "delta_cp_percent", measures.convergence_gain(*points)),
-            ("buffer cut", "buffer_cut_percent", measures.buffer_cut(*sizes)),
+            ("Delta CP", "delta_cp_percent", measures.reduction(*points)),
+            ("buffer cut", "buffer_cut_percent", measures.reduction(*sizes)),
             ("Delta R", "delta_reward_percent", measures.reward_change(*rewards)),
             ("P", "sample_efficiency_P", efficiency),
         ):

@@ -77,14 +77,14 @@ class Figure:
     y_title: str
     traces: Sequence[Trace]
     caption: str = ""
-    categories: Sequence[str] = ()
-    """Names below the bars."""
-    y_scale: Literal["linear", "log"] = "linear"
     group: str = ""
     """Section of the report."""
+    categories: Sequence[str] = ()
+    """Names below the bars."""
+    x_scale: Literal["linear", "log"] = "linear"
+    y_scale: Literal["linear", "log"] = "linear"
     y_zero: bool = False
     """Let the y axis begin at zero."""
-    x_scale: Literal["linear", "log"] = "linear"
 
     @property
     def has_legend(self) -> bool:
@@ -127,17 +127,15 @@ def told_apart(figure: Figure) -> Figure:
                 break
         else:
             groups.append([line])
-    together = [group for group in groups if len(group) > 1]
-    drawn = {
-        id(line): replace(line, width=2.0 + 3.0 * (len(group) - 1 - place))
-        for group in together
-        for place, line in enumerate(group)
-    }
-    said = [figure.caption] if figure.caption else []
-    for *names, last in ([line.name for line in group] for group in together):
-        said.append(f"{', '.join(names)} and {last} coincide.")
+    caption, drawn = figure.caption, {}
+    for group in groups:
+        *names, last = [line.name for line in group]
+        if names:
+            caption += f" {', '.join(names)} and {last} coincide."
+        for narrower, line in enumerate(reversed(group)):
+            drawn[id(line)] = replace(line, width=2.0 + 3.0 * narrower)
     traces = [drawn.get(id(trace), trace) for trace in figure.traces]
-    return replace(figure, traces=traces, caption=" ".join(said))
+    return replace(figure, traces=traces, caption=caption.strip())
 
 
 def rounded(values: ArrayLike, digits: int = 5) -> list[float | int | None]:
@@ -161,30 +159,29 @@ def _plotly(trace: Trace, categories: Sequence[str]) -> list[dict[str, Any]]:
         return _plotly_line(trace)
     if isinstance(trace, Dots):
         return _plotly_dots(trace)
-    return [_plotly_heat(trace) if isinstance(trace, Heat) else _plotly_bars(trace, categories)]
+    if isinstance(trace, Heat):
+        return [_plotly_heat(trace)]
+    x, y = [_wrapped(name) for name in categories], rounded(trace.values)
+    return [{"type": "bar", "name": trace.name, "x": x, "y": y, "marker": {"color": trace.color}}]
 
 
 def _plotly_line(trace: Line) -> list[dict[str, Any]]:
     x = rounded(trace.x)
-    shown: dict[str, Any] = {
-        "type": "scatter",
+    common = {"type": "scatter", "name": trace.name, "legendgroup": trace.name}
+    shown: dict[str, Any] = common | {
         "mode": "lines+markers" if trace.markers else "lines" if len(x) > 1 else "markers",
-        "name": trace.name,
         "x": x,
         "y": rounded(trace.y),
         "line": {"color": trace.color, "width": trace.width, "dash": trace.dash},
         "marker": {"color": trace.color, "size": 8},
-        "legendgroup": trace.name,
     }
     if trace.band is None:
         return [shown]
     if trace.markers:
         return [shown | _plotly_whiskers(trace.y, trace.band)]
     low, high = map(rounded, trace.band)
-    band = {
-        "type": "scatter",
+    band = common | {
         "mode": "lines",
-        "name": trace.name,
         "x": x + x[::-1],
         "y": high + low[::-1],
         "fill": "toself",
@@ -192,7 +189,6 @@ def _plotly_line(trace: Line) -> list[dict[str, Any]]:
         "line": {"width": 0, "color": trace.color},
         "hoverinfo": "skip",
         "showlegend": False,
-        "legendgroup": trace.name,
     }
     return [band, shown]
 
@@ -204,45 +200,26 @@ def whiskers(values: ArrayLike, band: Any) -> Numbers:
 
 def _plotly_whiskers(values: ArrayLike, band: Any) -> dict[str, Any]:
     below, above = map(rounded, whiskers(values, band))
-    return {
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": above,
-            "arrayminus": below,
-            "thickness": 1.2,
-            "width": 4,
-        }
-    }
-
-
-def _plotly_bars(trace: Bars, categories: Sequence[str]) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "name": trace.name,
-        "x": [_wrapped(name) for name in categories],
-        "y": rounded(trace.values),
-        "marker": {"color": trace.color},
-    }
+    ends = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+    return {"error_y": {**ends, "thickness": 1.2, "width": 4}}
 
 
 def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
-    seeds = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"{trace.name}, seeds",
-        "x": [_wrapped(trace.name)] * trace.values.size,
-        "y": rounded(trace.values),
-        "marker": {"color": faint(trace.color, 0.45), "size": 7},
-    }
-    mean: dict[str, Any] = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"{trace.name}, mean",
-        "x": [_wrapped(trace.name)],
-        "y": rounded([trace.mean.value]),
-        "marker": {"color": trace.color, "size": 11, "symbol": "diamond"},
-    }
+    place = _wrapped(trace.name)
+    seeds, mean = (
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"{trace.name}, {what}",
+            "x": [place] * len(values),
+            "y": rounded(values),
+            "marker": marker,
+        }
+        for what, values, marker in (
+            ("seeds", trace.values, {"color": faint(trace.color, 0.45), "size": 7}),
+            ("mean", [trace.mean.value], {"color": trace.color, "size": 11, "symbol": "diamond"}),
+        )
+    )
     if trace.mean.interval is not None:
         mean |= _plotly_whiskers([trace.mean.value], trace.mean.interval)
     return [seeds, mean]

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from frugalrl.bench.results import Result
 _VALUE_COLORS = ("#0f9b8e", "#a8458f", "#b8860b", "#7a7f87", "#d3262f", "#3f9142")
 _KERNEL_COLORS = {"epanechnikov": "#2166d1", "tophat": "#a31621", "gaussian": "#3fa7d6"}
 _STEPS = "environment steps"
+_BYTES = "bytes of the buffer, MB"
 _MANY_SEEDS = "where there are three seeds or more"
 _NO_INTERVAL = "; there are too few seeds for an interval."
 
@@ -62,25 +62,17 @@ def all_figures(summary: Summary) -> list[Figure]:
     return [told_apart(figure) for figure in drawn]
 
 
-def _of_task(task: TaskKey, kind: str, title: str, x: str, y: str, **rest: Any) -> Figure:
-    """Make a figure of one task: `kind` begins its id, `x` and `y` are the axes' titles."""
+def _head(task: TaskKey, kind: str, title: str, x: str, y: str) -> tuple[str, str, str, str]:
+    """Begin a figure of one task: its id, which begins with `kind`, its title, and its axes'."""
     slug = re.sub(r"[^a-z0-9]+", "-", f"{task[0]}-{task[1]}".lower()).strip("-")
-    return Figure(f"{kind}-{slug}", f"{task_name(task)}: {title}", x, y, **rest)
+    return f"{kind}-{slug}", f"{task_name(task)}: {title}", x, y
 
 
 def learning_curves(summary: Summary, task: TaskKey) -> Figure:
     """Reward of the evaluations while training: mean over seeds, with a bootstrap band."""
+    head = _head(task, "learning", "reward while training", _STEPS, "evaluation reward")
     curves = _mean_lines(summary, task, _plain_methods(summary), _rewards, banded=True)
-    return _of_task(
-        task,
-        "learning",
-        "reward while training",
-        _STEPS,
-        "evaluation reward",
-        traces=curves,
-        caption=_band_caption(curves),
-        group="learning",
-    )
+    return Figure(*head, curves, _band_caption(curves), "learning")
 
 
 def final_rewards(summary: Summary, task: TaskKey) -> Figure:
@@ -91,18 +83,10 @@ def final_rewards(summary: Summary, task: TaskKey) -> Figure:
         rewards = np.array(list(entry.rewards.values()))
         dots.append(Dots(method.label, rewards, entry.reward, method.color))
     some = any(trace.mean.interval for trace in dots)
-    return _of_task(
-        task,
-        "final",
-        "reward of the final policy",
-        "",
-        "final reward",
-        traces=dots,
-        caption="Each dot is a seed, the large mark their mean"
-        + (f" with its 95 % bootstrap interval {_MANY_SEEDS}." if some else _NO_INTERVAL),
-        categories=[trace.name for trace in dots],
-        group="learning",
-    )
+    caption = "Each dot is a seed, the large mark their mean"
+    caption += f" with its 95 % bootstrap interval {_MANY_SEEDS}." if some else _NO_INTERVAL
+    head = _head(task, "final", "reward of the final policy", "", "final reward")
+    return Figure(*head, dots, caption, "learning", [trace.name for trace in dots])
 
 
 def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) -> Figure:
@@ -133,20 +117,16 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
         traces.append(line)
     seeds = [len(entry.seeds) for entry in shown] or [0]
     many = " to ".join(map(str, sorted({min(seeds), max(seeds)})))
-    half = " The reward is the mean of the evaluations in the second half of training."
-    return _of_task(
-        task,
-        "late" if late else "bytes",
-        f"{'reward while training' if late else 'reward'} over bytes",
-        "bytes of the buffer, MB",
-        "reward, second half of training" if late else "final reward",
-        traces=traces,
-        caption=f"Mean over {many} seeds with its 95 % bootstrap interval; a point per "
-        "budget. The lines of rules for a given size end in the baseline, which has room for "
-        "everything." + (half if late else ""),
-        group="budget",
-        x_scale="log",
+    caption = (
+        f"Mean over {many} seeds with its 95 % bootstrap interval; a point per budget. The lines "
+        "of rules for a given size end in the baseline, which has room for everything."
     )
+    head = _head(task, "bytes", "reward over bytes", _BYTES, "final reward")
+    if late:
+        caption += " The reward is the mean of the evaluations in the second half of training."
+        title = "reward while training over bytes"
+        head = _head(task, "late", title, _BYTES, "reward, second half of training")
+    return Figure(*head, traces, caption, "budget", x_scale="log")
 
 
 def performance_profiles(summary: Summary) -> Figure:
@@ -178,17 +158,9 @@ def buffer_growth(summary: Summary, task: TaskKey) -> Figure:
         sizes = result.column("buffer_size")
         return (result.column("env_steps") if sizes.size else sizes), sizes
 
-    return _of_task(
-        task,
-        "buffer",
-        "growth of the buffer",
-        _STEPS,
-        "transitions held",
-        traces=_mean_lines(summary, task, _plain_methods(summary), held),
-        caption="Mean over seeds.",
-        group="buffer",
-        y_zero=True,
-    )
+    head = _head(task, "buffer", "growth of the buffer", _STEPS, "transitions held")
+    lines = _mean_lines(summary, task, _plain_methods(summary), held)
+    return Figure(*head, lines, "Mean over seeds.", "buffer", y_zero=True)
 
 
 def acceptance(summary: Summary, task: TaskKey) -> Figure:
@@ -204,18 +176,13 @@ def acceptance(summary: Summary, task: TaskKey) -> Figure:
         return steps[moved], 100.0 * (stored[moved] / offered[moved])
 
     filtered = [m for m in _plain_methods(summary) if m.settings.get("admission") is not None]
-    return _of_task(
-        task,
-        "acceptance",
-        "acceptance over time",
-        _STEPS,
-        "transitions stored, %",
-        traces=_mean_lines(summary, task, filtered, share),
-        caption="Share of the transitions since the last point that were stored as new; the "
-        "others were dropped or took the place of an equivalent.",
-        group="buffer",
-        y_zero=True,
+    caption = (
+        "Share of the transitions since the last point that were stored as new; the others were "
+        "dropped or took the place of an equivalent."
     )
+    head = _head(task, "acceptance", "acceptance over time", _STEPS, "transitions stored, %")
+    lines = _mean_lines(summary, task, filtered, share)
+    return Figure(*head, lines, caption, "buffer", y_zero=True)
 
 
 def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
@@ -234,19 +201,12 @@ def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
             "visited": f"{part} of the baseline's run, seed {result.run.seed}.",
             "stored": f"What FAC keeps of the same transitions: {share:.0f} %. Same colours.",
         }
-        return [
-            _of_task(
-                task,
-                kind,
-                f"states {kind}",
-                first,
-                second,
-                traces=[Heat(counts, x, y, int(visited.max()))],
-                caption=captions[kind],
-                group="buffer",
-            )
-            for kind, counts in (("visited", visited), ("stored", stored))
-        ]
+        figures = []
+        for kind, counts in (("visited", visited), ("stored", stored)):
+            head = _head(task, kind, f"states {kind}", first, second)
+            heat = Heat(counts, x, y, int(visited.max()))
+            figures.append(Figure(*head, [heat], captions[kind], "buffer"))
+        return figures
     return []
 
 
@@ -264,17 +224,10 @@ def rewards_per_cell(summary: Summary, task: TaskKey) -> Figure:
             padded = [[*counts, *[0] * (width - len(counts))] for counts in every]
             method = summary.results.method(name)
             traces.append(Bars(method.label, np.mean(padded, axis=0), method.color))
-    return _of_task(
-        task,
-        "cells",
-        "rewards per cell",
-        "rewards stored in a cell",
-        "cells",
-        traces=traces,
-        caption="How many cells hold how many rewards in the final buffer, mean over seeds.",
-        categories=[_power_label(power) for power in range(width)],
-        group="buffer",
-    )
+    caption = "How many cells hold how many rewards in the final buffer, mean over seeds."
+    labels = [_power_label(power) for power in range(width)]
+    head = _head(task, "cells", "rewards per cell", "rewards stored in a cell", "cells")
+    return Figure(*head, traces, caption, "buffer", labels)
 
 
 def _power_label(power: int) -> str:
@@ -313,30 +266,18 @@ def _parameter_figures(
             color = _KERNEL_COLORS.get(value, "#7a7f87")
         methods.append(Method(name, f"{parameter} {value}", "", color=color))
     curves = _mean_lines(summary, task, methods, _rewards, banded=True)
+    caption = _band_caption(curves)
+    if parameter != "kernel":
+        caption += " The filter's default in dark blue."
+    title = f"{parameter}, {PARAMETERS[parameter].about}"
+    head = _head(task, parameter, title, _STEPS, "evaluation reward")
+    rewards = Figure(*head, curves, caption, "parameters")
     present = summary.entries(task, list(values))
-    default = "" if parameter == "kernel" else " The filter's default in dark blue."
-    return [
-        _of_task(
-            task,
-            parameter,
-            f"{parameter}, {PARAMETERS[parameter].about}",
-            _STEPS,
-            "evaluation reward",
-            traces=curves,
-            caption=_band_caption(curves) + default,
-            group="parameters",
-        ),
-        _of_task(
-            task,
-            f"{parameter}-buffer",
-            f"buffer by {parameter}",
-            parameter,
-            "transitions at the end",
-            traces=[Bars("buffer", np.array([entry.size for entry in present]), ours)],
-            categories=[values[entry.method] for entry in present],
-            group="parameters",
-        ),
-    ]
+    bars = Bars("buffer", np.array([entry.size for entry in present]), ours)
+    labels = [values[entry.method] for entry in present]
+    title = f"buffer by {parameter}"
+    head = _head(task, f"{parameter}-buffer", title, parameter, "transitions at the end")
+    return [rewards, Figure(*head, [bars], "", "parameters", labels)]
 
 
 def kernel_masses() -> Figure:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
+from string import Template
 from typing import Any
 
 from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary, task_name
@@ -28,52 +29,34 @@ _SECTIONS = {
     "theorems": "The theorems",
     "parameters": "Kernels and parameters",
     "resources": "Memory and time",
+    "problems": "Runs without a result",
+    "run": "What was run",
 }
 
 
 def render_page(summary: Summary, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
     """Write the whole report."""
-    title = report_title(summary)
-    sections = [
-        _section(key, heading, tables, figures)
-        for key, heading in _SECTIONS.items()
-        if any(t.section == key for t in tables) or any(f.group == key for f in figures)
-    ]
-    names = {key: _SECTIONS[key] for key in _SECTIONS if f'id="{key}"' in "".join(sections)}
-    if summary.results.problems:
-        sections.append(_problems(summary))
-        names["problems"] = "Without result"
-    sections.append(_what_was_run(summary))
-    names["run"] = "What was run"
-    links = "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name in names.items())
-    specs = {figure.id: figure.to_plotly() for figure in figures}
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>
-{_asset("style.css")}</style>
-</head>
-<body>
-<header><div><h1>{escape(title)}</h1><p class="sub">{escape(_subtitle(summary))}</p></div>
-<button id="theme" type="button" aria-label="Switch between light and dark">Dark</button></header>
-<nav><div>{links}</div></nav>
-<main>
-<p class="verdict">{escape(verdict.verdict(summary))}</p>
-{_warnings(verdict.warnings(summary))}
-{"".join(sections)}
-</main>
-<footer>Made by frugalrl. Every number here is recomputed from the runs' own files.</footer>
-<script id="figures" type="application/json">{_json(specs)}</script>
-<script id="plotly" type="text/plain">{_packed_plotly() if figures else ""}</script>
-<script>
-{_asset("script.js")}</script>
-</body>
-</html>
-"""
+    bodies = {key: _results(key, tables, figures) for key in _SECTIONS}
+    bodies |= {"problems": _problems(summary), "run": _what_was_run(summary)}
+    shown = {key: body for key, body in bodies.items() if body}
+    links = "".join(f'<a href="#{key}">{_SECTIONS[key]}</a>' for key in shown)
+    sections = "".join(
+        f'<section id="{key}"><h2>{_SECTIONS[key]}</h2>{body}</section>\n'
+        for key, body in shown.items()
+    )
+    notes = "".join(f"<li>{escape(note)}</li>" for note in verdict.warnings(summary))
+    return Template(_asset("page.html")).substitute(
+        title=escape(report_title(summary)),
+        subtitle=escape(_subtitle(summary)),
+        style=_asset("style.css"),
+        script=_asset("script.js"),
+        links=links,
+        verdict=escape(verdict.verdict(summary)),
+        warnings=f'<ul class="warnings">{notes}</ul>' if notes else "",
+        sections=sections,
+        figures=_json({figure.id: figure.to_plotly() for figure in figures}),
+        plotly=_packed_plotly() if figures else "",
+    )
 
 
 def report_title(summary: Summary) -> str:
@@ -96,21 +79,21 @@ def _subtitle(summary: Summary) -> str:
     return f"{len(results.runs)} of {total} runs, {shown} {unit} per method. {made}"
 
 
-def _section(key: str, heading: str, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
-    drawn = "".join(_figure(figure) for figure in figures if figure.group == key)
-    block = f'<div class="figures">{drawn}</div>' if drawn else ""
+def _results(key: str, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
     written = "".join(_table(table) for table in tables if table.section == key)
-    return f'<section id="{key}"><h2>{escape(heading)}</h2>{written}{block}</section>\n'
+    drawn = "".join(_figure(figure) for figure in figures if figure.group == key)
+    return written + (f'<div class="figures">{drawn}</div>' if drawn else "")
 
 
 def _table(table: Table) -> str:
-    caption = f'<p class="caption">{escape(table.caption)}</p>'
+    body = f'<p class="caption">{escape(table.caption)}</p>{to_html(table)}'
     if table.folded:
-        return (
-            f"<details><summary>{escape(table.title)} ({len(table.rows)})</summary>"
-            f"{caption}{to_html(table)}</details>\n"
-        )
-    return f"<h3>{escape(table.title)}</h3>{caption}{to_html(table)}\n"
+        return _folded(f"{table.title} ({len(table.rows)})", body)
+    return f"<h3>{escape(table.title)}</h3>{body}\n"
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{body}</details>\n"
 
 
 def _figure(figure: Figure) -> str:
@@ -121,21 +104,13 @@ def _figure(figure: Figure) -> str:
     )
 
 
-def _warnings(notes: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f'<ul class="warnings">{items}</ul>' if items else ""
-
-
 def _problems(summary: Summary) -> str:
     parts = []
     for problem in summary.results.problems:
-        name = f"{escape(problem.run.name)}: {escape(problem.state)}"
-        detail = f"<pre>{escape(problem.detail)}</pre>" if problem.detail else ""
-        if detail:
-            parts.append(f"<details><summary>{name}</summary>{detail}</details>")
-        else:
-            parts.append(f"<p>{name}</p>")
-    return f'<section id="problems"><h2>Runs without a result</h2>{"".join(parts)}</section>'
+        name = f"{problem.run.name}: {problem.state}"
+        detail = f"<pre>{escape(problem.detail)}</pre>"
+        parts.append(_folded(name, detail) if problem.detail else f"<p>{escape(name)}</p>")
+    return "".join(parts)
 
 
 def _what_was_run(summary: Summary) -> str:
@@ -147,14 +122,12 @@ def _what_was_run(summary: Summary) -> str:
         facts[label] = ", ".join(found) or str(grid.get(key, "unknown"))
     versions: dict[str, str] = {}
     for result in runs:
-        stored = result.done.get("versions")
-        if isinstance(stored, Mapping):
-            versions |= {str(name): str(version) for name, version in stored.items()}
+        versions |= result.done.get("versions") or {}
     facts["Versions"] = ", ".join(f"{name} {number}" for name, number in versions.items())
     facts |= _hyper_parameters(summary)
-    methods = dict.fromkeys(summary.results.methods)
     facts["Methods"] = "; ".join(
-        f"{method.label}: {method.about}" for method in map(summary.results.method, methods)
+        f"{method.label}: {method.about}"
+        for method in map(summary.results.method, summary.results.methods)
     )
     listed = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts.items() if text
@@ -163,13 +136,11 @@ def _what_was_run(summary: Summary) -> str:
         command(result.run, result.done.get("derived", {}), f"runs/{index}")
         for index, result in enumerate(runs)
     )
-    each = (
-        f"<details><summary>The command of every run ({len(runs)})</summary>"
-        f"<pre>{escape(commands)}</pre></details>"
-        if runs
-        else ""
-    )
-    return f'<section id="run"><h2>What was run</h2><dl>{listed}</dl>{each}</section>'
+    body = f"<dl>{listed}</dl>"
+    if runs:
+        title = f"The command of every run ({len(runs)})"
+        body += _folded(title, f"<pre>{escape(commands)}</pre>")
+    return body
 
 
 _SHOWN = (
@@ -183,24 +154,25 @@ _OF_SAC = ("ent_coef", "use_sde", "log_std_init")
 def _hyper_parameters(summary: Summary) -> dict[str, str]:
     """List the settings of each task's baseline, or of whatever ran, and those of the filter."""
     shown = {}
+    runs = summary.results.runs
     for task in summary.results.tasks:
-        results = [result for result in summary.results.runs if result.run.task == task]
-        results.sort(key=lambda result: result.run.method != BASELINE)
-        config = _config(results[0])
-        pairs = [(name, config.get(name)) for name in _SHOWN]
-        if task[1] != "sac":
-            pairs = [pair for pair in pairs if pair[0] not in _OF_SAC]
-        text = ", ".join(f"{name} {value}" for name, value in pairs if value is not None)
+        names = [name for name in _SHOWN if task[1] == "sac" or name not in _OF_SAC]
+        results = [result for result in runs if result.run.task == task]
+        config = _config(min(results, key=lambda result: result.run.method != BASELINE))
+        text = _listed({name: config.get(name) for name in names})
         if text:
             shown[f"Settings, {task_name(task)}"] = f"{config.get('steps'):,} steps, {text}"
     for name in FRUGAL:
-        found = [result for result in summary.results.runs if result.run.method == name]
-        if found:
-            config = _config(found[0])
-            pairs = [(key[4:], value) for key, value in config.items() if key.startswith("fac_")]
-            text = ", ".join(f"{key} {value}" for key, value in pairs if value is not None)
-            shown[f"Filter, {summary.results.method(name).label}"] = text
+        found = next((result for result in runs if result.run.method == name), None)
+        if found is not None:
+            config = _config(found)
+            own = {key[4:]: value for key, value in config.items() if key.startswith("fac_")}
+            shown[f"Filter, {summary.results.method(name).label}"] = _listed(own)
     return shown
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None)
 
 
 def _config(result: Result) -> dict[str, Any]:

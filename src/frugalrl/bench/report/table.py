@@ -125,8 +125,8 @@ def digits_for(value: float) -> int:
 def to_html(table: Table) -> str:
     """Write a table whose columns can be sorted."""
     head = "".join(
-        f'<th scope="col"{_heading(column)}><button type="button">{escape(column.label)}'
-        f'<span class="arrow" aria-hidden="true"></span></button></th>'
+        f'<th scope="col"{_css(column)}{_about(column)}><button type="button">'
+        f'{escape(column.label)}<span class="arrow" aria-hidden="true"></span></button></th>'
         for column in table.columns
     )
     body = "".join(
@@ -159,50 +159,44 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table) -> str:
     """Write a table for LaTeX's booktabs."""
     columns = "".join("r" if column.numeric else "l" for column in table.columns)
-    heads = " & ".join(_tex(column.label) for column in table.columns)
-    rows = [
-        " & ".join(_tex(_with_published(entry, "({})")) for entry in row.values()) + r" \\"
-        for row in table.rows
-    ]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"  \centering\small",
-            rf"  \caption{{{_tex(table.title)}. {_tex(table.caption)}}}",
-            rf"  \label{{tab:{table.id}}}",
-            rf"  \begin{{tabular}}{{{columns}}}",
-            r"    \toprule",
-            f"    {heads} \\\\",
-            r"    \midrule",
-            *(f"    {row}" for row in rows),
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    lines = [[column.label for column in table.columns]]
+    lines += [[_with_published(entry, "({})") for entry in row.values()] for row in table.rows]
+    head, *body = ("    " + " & ".join(map(_tex, line)) + r" \\" + "\n" for line in lines)
+    return rf"""\begin{{table}}
+  \centering\small
+  \caption{{{_tex(table.title)}. {_tex(table.caption)}}}
+  \label{{tab:{table.id}}}
+  \begin{{tabular}}{{{columns}}}
+    \toprule
+{head}    \midrule
+{"".join(body)}    \bottomrule
+  \end{{tabular}}
+\end{{table}}
+"""
 
 
 def _html_entry(column: Column, entry: Entry, place: int) -> str:
     tag = "td" if place else 'th scope="row"'
-    names = " ".join(filter(None, ["num" if column.numeric else "", entry.emphasis]))
-    css = f' class="{names}"' if names else ""
     value = "" if entry.value is None else escape(str(entry.value))
     below = f"<small>{escape(entry.published)}</small>" if entry.published is not None else ""
+    css = _css(column, entry.emphasis)
     return f'<{tag}{css} data-value="{value}">{escape(entry.text)}{below}</{tag[:2]}>'
 
 
-def _heading(column: Column) -> str:
-    css = ' class="num"' if column.numeric else ""
-    return css + (f' title="{escape(column.about)}"' if column.about else "")
+def _css(column: Column, emphasis: str = "") -> str:
+    names = " ".join(filter(None, ["num" if column.numeric else "", emphasis]))
+    return f' class="{names}"' if names else ""
+
+
+def _about(column: Column) -> str:
+    return f' title="{escape(column.about)}"' if column.about else ""
 
 
 def _with_published(entry: Entry, form: str) -> str:
     if entry.published in (None, PUBLISHED_BELOW):
         return entry.text
-    if entry.published.startswith(PUBLISHED_BELOW):
-        return f"{entry.text} ({entry.published})"
-    return f"{entry.text} {form.format(entry.published)}"
+    steps = entry.published.startswith(PUBLISHED_BELOW)  # what stands below a task's name
+    return f"{entry.text} {('({})' if steps else form).format(entry.published)}"
 
 
 def markdown_text(text: str) -> str:

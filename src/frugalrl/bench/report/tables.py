@@ -284,7 +284,7 @@ def resources(summary: Summary) -> Iterator[Row]:
     against = f"against {_reference(summary)}"
     for (task, name), entry in summary.methods.items():
         other = summary.get(task, summary.reference)
-        cut = measures.buffer_cut(other.size, entry.size) if other else math.nan
+        cut = measures.reduction(other.size, entry.size) if other else math.nan
         slower = entry.train_seconds / other.train_seconds - 1 if other else math.nan
         same = name == summary.reference
         yield {
@@ -435,8 +435,8 @@ def _comparison(
     shared = [seed for seed in other.convergence if seed in fac.convergence]
     points = [finite_mean([entry.convergence[s] for s in shared]) for entry in (other, fac)]
     rewards = other.mean("paper_reward"), fac.mean("paper_reward")
-    gain = number(measures.convergence_gain(*points), 2)
-    cut = number(measures.buffer_cut(other.size, fac.size), 2)
+    gain = number(measures.reduction(*points), 2)
+    cut = number(measures.reduction(other.size, fac.size), 2)
     change = number(measures.reward_change(*rewards), 2, sign=True)
     ratio = number(measures.sample_efficiency(rewards[0], other.size, rewards[1], fac.size), 2)
     earlier = "how much earlier FAC converges, mean of the seeds' differences"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from frugalrl.bench.aggregate import (
     Summary,
     generator_for,
     task_name,
-    unequal_seeds,
 )
 from frugalrl.bench.methods import has_share, rule_of
 from frugalrl.bench.report.table import digits_for, show, show_interval
@@ -35,29 +35,28 @@ def verdict(summary: Summary) -> str:
             f"{len(problems) - failed} did not finish. There is nothing to compare; what went "
             "wrong is listed below."
         )
+    seeds = _seeds(summary.fewest_seeds)
+    strength = f"There are {seeds} per method."
+    if summary.fewest_seeds < FEW_SEEDS:
+        strength = f"With {seeds} the evidence is weak."
     methods = summary.results.methods
     if BASELINE in methods and any(map(has_share, methods)):
-        return f"{_budgets(summary)} {_strength(summary)}"
+        return f"{_budgets(summary)} {strength}"
     pairs = [
         (fac, baseline)
         for task in summary.results.tasks
         if (fac := summary.get(task, FAC)) and (baseline := summary.get(task, BASELINE))
     ]
+    if pairs:
+        first = _one_task(*pairs[0]) if len(pairs) == 1 else _many_tasks(summary, pairs)
+        return f"{first} {_controls(summary, [fac for fac, _ in pairs])}"
     variants = [entry for entry in summary.methods.values() if entry.method.startswith(f"{FAC}@")]
-    if not pairs and any(entry.against_reference for entry in variants):
-        return f"{_ablation(summary, variants)} {_strength(summary)}"
-    if not pairs:
-        return (
-            f"These results hold {len(summary.results.runs)} runs of "
-            f"{', '.join(summary.results.methods)}, but not both FAC and its baseline on one "
-            "task, so they cannot compare the two. " + _strength(summary)
-        )
-    if len(pairs) == 1:
-        fac, baseline = pairs[0]
-        first = _one_task(fac, baseline, baseline.reward.value - baseline.mean("random_reward"))
-    else:
-        first = _many_tasks(summary, pairs)
-    return f"{first} {_controls(summary, pairs)}"
+    if any(entry.against_reference for entry in variants):
+        return f"{_ablation(summary, variants)} {strength}"
+    return (
+        f"These results hold {len(summary.results.runs)} runs of {', '.join(methods)}, but not "
+        f"both FAC and its baseline on one task, so they cannot compare the two. {strength}"
+    )
 
 
 def warnings(summary: Summary) -> list[str]:
@@ -73,17 +72,20 @@ def warnings(summary: Summary) -> list[str]:
             f"The evidence is weak: {_seeds(summary.fewest_seeds)} per method, fewer than "
             f"{FEW_SEEDS}. Intervals from so few seeds are too narrow."
         )
-    unequal = unequal_seeds(summary)
+    unequal = []
+    for task in summary.results.tasks:
+        entries = summary.entries(task)
+        usual, _ = Counter(entry.seeds for entry in entries).most_common(1)[0]
+        odd = [f"{entry.method} {len(entry.seeds)}" for entry in entries if entry.seeds != usual]
+        if odd:
+            unequal.append(f"{task_name(task)}: {', '.join(odd)}, the others {len(usual)}")
     if unequal:
-        notes.append(
-            "Methods have different seeds, so their differences are not paired: "
-            + "; ".join(unequal)
-            + "."
-        )
+        named = "; ".join(unequal)
+        notes.append(f"Methods have different seeds, so their differences are not paired: {named}.")
     problems = summary.results.problems
     if problems:
-        states = dict.fromkeys(problem.state for problem in problems)
-        counts = ", ".join(f"{sum(p.state == s for p in problems)} {s}" for s in states)
+        states = Counter(problem.state for problem in problems)
+        counts = ", ".join(f"{count} {state}" for state, count in states.items())
         total = len(problems) + len(summary.results.runs)
         notes.append(f"{len(problems)} of {total} runs have no result: {counts}.")
     if summary.over_tasks and summary.not_normalised:
@@ -100,18 +102,17 @@ def _budgets(summary: Summary) -> str:
     parts = []
     for task in summary.results.tasks:
         full = summary.get(task, BASELINE)
-        shares = [rule_of(name)[1] for name in summary.results.methods if summary.get(task, name)]
-        least = min((share for share in shares if share is not None), default=None)
+        budgets = {entry.method: rule_of(entry.method) for entry in summary.entries(task)}
+        least = min((share for _, share in budgets.values() if share is not None), default=None)
         if full is None or least is None:
             continue
         digits = digits_for(full.reward.value)
-        found = []
-        for name in summary.results.methods:
-            entry = summary.get(task, name)
-            if entry is not None and rule_of(name)[1] == least:
-                label = summary.results.method(rule_of(name)[0]).label
-                amount = show_interval(entry.reward, digits)
-                found.append(f"{label} {amount} from {show(entry.bytes / 1e6)} MB")
+        found = [
+            f"{summary.results.method(budgets[entry.method][0]).label} "
+            f"{show_interval(entry.reward, digits)} from {show(entry.bytes / 1e6)} MB"
+            for entry in summary.entries(task)
+            if budgets[entry.method][1] == least
+        ]
         parts.append(
             f"{task_name(task)}: with {100 * least:g} % of the steps {', '.join(found)}; the full "
             f"buffer {show_interval(full.reward, digits)} from {show(full.bytes / 1e6)} MB"
@@ -119,7 +120,7 @@ def _budgets(summary: Summary) -> str:
     return ". ".join(parts) + "."
 
 
-def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str:
+def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
     share = 100.0 * fac.size / baseline.size if baseline.size else math.nan
     text = (
         f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} FAC ended with {show(share, 0)} % "
@@ -133,7 +134,8 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
     difference = fac.against_reference.difference
     digits = digits_for(baseline.reward.value)
     text += f", and its final reward differs by {show_interval(difference, digits, sign=True)}"
-    if math.isfinite(gained) and gained > 0.0:
+    gained = baseline.reward.value - baseline.mean("random_reward")
+    if gained > 0.0:
         share = 100.0 * abs(difference.value) / gained
         text += f", {show(share, 1)} % of what learning gained"
     if difference.interval is None:
@@ -145,8 +147,7 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary, gained: float) -> str
 
 def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
     """Say what other parameters did, where there is only the filter as it is to compare with."""
-    higher: list[str] = []
-    lower: list[str] = []
+    clear: dict[str, list[str]] = {"higher": [], "lower": []}
     shares = []
     for entry in variants:
         found, fac = entry.against_reference, summary.get(entry.task, FAC)
@@ -156,12 +157,12 @@ def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
         if found.clear:
             where = f" on {task_name(entry.task)}" if len(summary.results.tasks) > 1 else ""
             name = entry.method.partition("@")[2] + where
-            (higher if found.difference.value > 0 else lower).append(name)
-    parts = [
-        f"{_listed(names)} ended clearly {side}"
-        for side, names in (("higher", higher), ("lower", lower))
-        if names
-    ]
+            clear["higher" if found.difference.value > 0 else "lower"].append(name)
+    parts = []
+    for side, names in clear.items():
+        if names:
+            few = f" ({', '.join(names)})" if len(names) <= 3 else ""
+            parts.append(f"{len(names)}{few} ended clearly {side}")
     told = f"{' and '.join(parts)} than" if parts else "none can be told in final reward from"
     least, most = show(min(shares), 0), show(max(shares), 0)
     held = least if least == most else f"{least} to {most}"
@@ -170,10 +171,6 @@ def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
         f"Of {len(shares)} {many} with a changed parameter {told} FAC as it is; their buffers "
         f"hold {held} % of its transitions."
     )
-
-
-def _listed(names: list[str]) -> str:
-    return f"{len(names)} ({', '.join(names)})" if len(names) <= 3 else str(len(names))
 
 
 def _unclear(found: Comparison) -> str:
@@ -202,13 +199,14 @@ def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary
     )
 
 
-def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
-    weak = f"; {_strength(summary, start=False)}" if summary.fewest_seeds < FEW_SEEDS else ""
-    outcomes: dict[str, list[int]] = {}
+def _controls(summary: Summary, facs: list[MethodSummary]) -> str:
+    few = summary.fewest_seeds < FEW_SEEDS
+    weak = f"; with {_seeds(summary.fewest_seeds)} the evidence is weak" if few else ""
+    outcomes = {}
     for name, words in _CONTROLS.items():
-        found = [(fac, summary.get(fac.task, name)) for fac, _ in pairs]
-        outcomes[words] = [_beats(fac, control) for fac, control in found if control is not None]
-    outcomes = {words: found for words, found in outcomes.items() if found}
+        signs = [_beats(fac, it) for fac in facs if (it := summary.get(fac.task, name))]
+        if signs:
+            outcomes[words] = signs
     if not outcomes:
         return (
             "Neither control was run (random-slot, small), so this says "
@@ -217,14 +215,10 @@ def _controls(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]
     if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
         seeds = _seeds(summary.fewest_seeds)
         return f"With {seeds} it cannot be told from its controls ({', '.join(outcomes)})."
-    parts = _outcomes(outcomes)
-    speaks = all(sum(found) > 0 and min(found) >= 0 for found in outcomes.values())
-    meaning = (
-        "which speaks for what FAC keeps"
-        if speaks
-        else "so these results do not show that it matters what is kept"
-    )
-    text = f"{' and '.join(parts)}, {meaning}{weak}."
+    meaning = "so these results do not show that it matters what is kept"
+    if all(sum(signs) > 0 and min(signs) >= 0 for signs in outcomes.values()):
+        meaning = "which speaks for what FAC keeps"
+    text = f"{' and '.join(_outcomes(outcomes))}, {meaning}{weak}."
     return text[0].upper() + text[1:]
 
 
@@ -237,12 +231,12 @@ def _outcomes(found: dict[str, list[int]]) -> list[str]:
         worse, better = signs.count(1), signs.count(-1)
         if words in same:
             continue
+        outcome = f"worse on {worse}, better on {better} of them"
         if len(signs) == 1:
-            parts.append(f"{words} did {'worse' if worse else 'better'}")
+            outcome = "worse" if worse else "better"
         elif worse == len(signs):
-            parts.append(f"{words} did worse on all of them")
-        else:
-            parts.append(f"{words} did worse on {worse}, better on {better} of them")
+            outcome = "worse on all of them"
+        parts.append(f"{words} did {outcome}")
     return parts
 
 
@@ -253,13 +247,6 @@ def _beats(fac: MethodSummary, control: MethodSummary) -> int:
     generator = generator_for(*fac.task, control.method, "control")
     found = compare_means(fac.rewards, control.rewards, generator)
     return int(math.copysign(1, found.difference.value)) if found.clear else 0
-
-
-def _strength(summary: Summary, *, start: bool = True) -> str:
-    seeds = _seeds(summary.fewest_seeds)
-    if summary.fewest_seeds < FEW_SEEDS:
-        return f"{'With' if start else 'with'} {seeds} the evidence is weak" + ("." * start)
-    return f"There are {seeds} per method."
 
 
 def _seeds(count: int) -> str:

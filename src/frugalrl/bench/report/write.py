@@ -24,24 +24,12 @@ from frugalrl.files import read_json, replacing, write_json
 PAGE = "report.html"
 MANIFEST = "report.json"
 _TEXTS = ("tables.md", "tables.tex", "runs.csv")
-_DRAWING = re.compile(rf"figures/[a-z0-9-]+\.({'|'.join(FORMATS)})")
-
-_MEASURES = (
-    "reward",
-    "control_cost",
-    "paper_reward",
-    "paper_control_cost",
-    "random_reward",
-    "size",
-    "offered",
-    "stored",
-    "replaced",
-    "dropped",
-    "evicted",
-    "buffer_bytes",
-    "train_seconds",
-    "wall_seconds",
-    "peak_memory_bytes",
+_OWN = re.compile(r"report\.html|tables\.(md|tex)|runs\.csv|figures/[a-z0-9-]+\.(svg|pdf)")
+_RUN_COLUMNS = (
+    *("env", "algo", "method", "seed", "steps", "reward", "control_cost", "paper_reward"),
+    *("paper_control_cost", "random_reward", "size", "offered", "stored", "replaced", "dropped"),
+    *("evicted", "buffer_bytes", "train_seconds", "wall_seconds", "peak_memory_bytes"),
+    *("convergence_point", "commit"),
 )
 
 
@@ -73,7 +61,8 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
         )
     figures = all_figures(summary)
     with writing(target):
-        _claim(target, [PAGE, *_TEXTS, *_drawings(figures)])
+        drawings = [f"figures/{figure.id}.{suffix}" for figure in figures for suffix in FORMATS]
+        _claim(target, [PAGE, *_TEXTS, *drawings])
         for name, content in _contents(summary, figures):
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,10 +85,9 @@ def _claim(target: Path, names: Sequence[str]) -> None:
             f"{target / strange[0]} is in the way: no report wrote it ({MANIFEST} does not list "
             "it). Move it away, or choose another --out"
         )
-    allowed = {PAGE, *_TEXTS}
     for name in before - set(names):
         # The list is a file like any other: it may name nothing but files of a report.
-        if name in allowed or _DRAWING.fullmatch(name):
+        if _OWN.fullmatch(name):
             (target / name).unlink(missing_ok=True)
     target.mkdir(parents=True, exist_ok=True)
     write_json(target / MANIFEST, {"about": "files of frugalrl report", "files": list(names)})
@@ -121,19 +109,12 @@ def _contents(summary: Summary, figures: Sequence[Figure]) -> Iterator[tuple[str
     yield PAGE, render_page(summary, tables, figures).encode()
 
 
-def _drawings(figures: Sequence[Figure]) -> list[str]:
-    return [f"figures/{figure.id}.{suffix}" for figure in figures for suffix in FORMATS]
-
-
 def _runs(runs: tuple[Result, ...]) -> str:
     """Write the numbers that everything else is computed from."""
-    names = ("env", "algo", "method", "seed", "steps", *_MEASURES, "convergence_point", "commit")
     file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(names)
+    table = csv.DictWriter(file, _RUN_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
     for result in runs:
-        run, point = result.run, result.convergence
-        measured = [result.done.get(name) for name in _MEASURES]
-        head = [run.env, run.algo, run.method, run.seed, run.steps]
-        table.writerow([*head, *measured, point, result.done.get("commit")])
+        point = {"convergence_point": result.convergence}
+        table.writerow({**result.done, **vars(result.run), **point})
     return file.getvalue()
