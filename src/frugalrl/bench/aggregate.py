@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +55,7 @@ class MethodSummary:
 
     def sd(self, key: str) -> float:
         """Standard deviation of a measured number over seeds, NaN for one seed."""
-        values = [result.number(key) for result in self.runs.values()]
+        values = (result.number(key) for result in self.runs.values())
         finite = [value for value in values if math.isfinite(value)]
         return float(np.std(finite, ddof=1)) if len(finite) > 1 else math.nan
 
@@ -87,16 +87,6 @@ class MethodSummary:
             seed: float(result.run.steps) if result.convergence is None else result.convergence
             for seed, result in self.runs.items()
         }
-
-    @property
-    def convergence_mean(self) -> float:
-        """Mean convergence point, a run that never settled counted as its length."""
-        return finite_mean(list(self.convergence.values()))
-
-    @property
-    def settled(self) -> int:
-        """Runs that settled."""
-        return sum(result.convergence is not None for result in self.runs.values())
 
 
 @dataclass(frozen=True)
@@ -248,7 +238,7 @@ def _finite(rewards: dict[int, float]) -> dict[int, float]:
     return {seed: reward for seed, reward in rewards.items() if math.isfinite(reward)}
 
 
-def finite_mean(values: Sequence[float]) -> float:
+def finite_mean(values: Iterable[float]) -> float:
     """Average the finite numbers; NaN where there are none."""
     finite = [value for value in values if math.isfinite(value)]
     return float(np.mean(finite)) if finite else math.nan

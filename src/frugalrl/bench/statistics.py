@@ -217,10 +217,9 @@ def welch_p_value(x: ArrayLike, y: ArrayLike) -> float | None:
     """Test for different means without assuming equal variances; None where it has no meaning."""
     from scipy import stats
 
-    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if first.size < 2 or second.size < 2 or (np.ptp(first) == 0.0 and np.ptp(second) == 0.0):
+    if min(np.size(x), np.size(y)) < 2 or np.ptp(x) == np.ptp(y) == 0.0:
         return None
-    p = float(stats.ttest_ind(first, second, equal_var=False).pvalue)
+    p = float(stats.ttest_ind(x, y, equal_var=False).pvalue)
     return p if math.isfinite(p) else None
 
 

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
+from typing import Any, Literal
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def _head(task: TaskKey, kind: str, title: str, x: str, y: str) -> tuple[str, st
 def learning_curves(summary: Summary, task: TaskKey) -> Figure:
     """Reward of the evaluations while training: mean over seeds, with a bootstrap band."""
     head = _head(task, "learning", "reward while training", _STEPS, "evaluation reward")
-    curves = _mean_lines(summary, task, _plain_methods(summary), _rewards, banded=True)
+    curves = _mean_lines(summary, task, _plain_methods(summary), attrgetter("curve"), banded=True)
     return Figure(*head, curves, _band_caption(curves), "learning")
 
 
@@ -139,16 +140,10 @@ def performance_profiles(summary: Summary) -> Figure:
             generator = generator_for("profile", method.name)
             profile, band = statistics.estimate_profile(tasks, taus, generator)
             traces.append(Line(method.label, taus, profile, method.color, method.dash, band))
-    return Figure(
-        "profile",
-        "Performance profile over all tasks",
-        "normalised score τ (0 random policy, 1 baseline)",
-        "share of runs above τ",
-        traces=traces,
-        caption="Pointwise 95 % intervals from a bootstrap stratified by task.",
-        group="learning",
-        y_zero=True,
-    )
+    axes = ("normalised score τ (0 random policy, 1 baseline)", "share of runs above τ")
+    caption = "Pointwise 95 % intervals from a bootstrap stratified by task."
+    title = "Performance profile over all tasks"
+    return Figure("profile", title, *axes, traces, caption, "learning", y_zero=True)
 
 
 def buffer_growth(summary: Summary, task: TaskKey) -> Figure:
@@ -187,44 +182,37 @@ def acceptance(summary: Summary, task: TaskKey) -> Figure:
 
 def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
     """Draw the states visited and those the filter stores, on the two leading dimensions."""
-    maps = ((r, r.buffer.get("map")) for r in summary.results.select(task, BASELINE).values())
-    for result, found in maps:
-        if not isinstance(found, dict):
-            continue
-        visited, stored = (np.array(found[key], dtype=np.int64) for key in ("visited", "stored"))
-        x, y = (np.linspace(low, high, len(visited) + 1) for low, high in found["ranges"])
-        first, second = (f"observation[{dimension}]" for dimension in found["dimensions"])
-        share = 100.0 * stored.sum() / max(visited.sum(), 1)
-        whole = visited.sum() == result.number("offered")
-        part = "All" if whole else f"The last {visited.sum():,} transitions"
-        captions = {
-            "visited": f"{part} of the baseline's run, seed {result.run.seed}.",
-            "stored": f"What FAC keeps of the same transitions: {share:.0f} %. Same colours.",
-        }
-        figures = []
-        for kind, counts in (("visited", visited), ("stored", stored)):
-            head = _head(task, kind, f"states {kind}", first, second)
-            heat = Heat(counts, x, y, int(visited.max()))
-            figures.append(Figure(*head, [heat], captions[kind], "buffer"))
-        return figures
-    return []
+    runs = summary.results.select(task, BASELINE).values()
+    result = next((result for result in runs if result.buffer.get("map")), None)
+    if result is None:
+        return []
+    found = result.buffer["map"]
+    visited, stored = (np.array(found[kind], dtype=np.int64) for kind in ("visited", "stored"))
+    x, y = (np.linspace(low, high, len(visited) + 1) for low, high in found["ranges"])
+    axes = [f"observation[{dimension}]" for dimension in found["dimensions"]]
+    share = 100.0 * stored.sum() / max(visited.sum(), 1)
+    whole = visited.sum() == result.number("offered")
+    part = "All" if whole else f"The last {visited.sum():,} transitions"
+    captions = (
+        f"{part} of the baseline's run, seed {result.run.seed}.",
+        f"What FAC keeps of the same transitions: {share:.0f} %. Same colours.",
+    )
+    heats = [Heat(counts, x, y, int(visited.max())) for counts in (visited, stored)]
+    heads = [_head(task, kind, f"states {kind}", *axes) for kind in ("visited", "stored")]
+    return [Figure(*heads[i], [heats[i]], captions[i], "buffer") for i in (0, 1)]
 
 
 def rewards_per_cell(summary: Summary, task: TaskKey) -> Figure:
     """Draw how many stored rewards a cell has, baseline against the frugal methods."""
-    histograms: dict[str, list[list[int]]] = {}
-    for name in (BASELINE, *FRUGAL):
-        runs = summary.results.select(task, name)
-        found = [result.buffer.get("rewards_a_cell") for result in runs.values()]
-        histograms[name] = [entry for entry in found if isinstance(entry, list)]
-    width = max((len(counts) for every in histograms.values() for counts in every), default=0)
     traces = []
-    for name, every in histograms.items():
-        if every:
-            padded = [[*counts, *[0] * (width - len(counts))] for counts in every]
-            method = summary.results.method(name)
-            traces.append(Bars(method.label, np.mean(padded, axis=0), method.color))
+    for entry in summary.entries(task, (BASELINE, *FRUGAL)):
+        found = [result.buffer.get("rewards_a_cell") for result in entry.runs.values()]
+        counts = list(itertools.zip_longest(*filter(None, found), fillvalue=0))
+        if counts:
+            method = summary.results.method(entry.method)
+            traces.append(Bars(method.label, np.mean(counts, axis=1), method.color))
     caption = "How many cells hold how many rewards in the final buffer, mean over seeds."
+    width = max((trace.values.size for trace in traces), default=0)
     labels = [_power_label(power) for power in range(width)]
     head = _head(task, "cells", "rewards per cell", "rewards stored in a cell", "cells")
     return Figure(*head, traces, caption, "buffer", labels)
@@ -246,9 +234,9 @@ def hyper_parameters(summary: Summary) -> list[Figure]:
     figures = []
     for parameter, variants in by_parameter.items():
         default = PARAMETERS[parameter].default
+        order: Callable[[str], Any] = str if isinstance(default, str) else float
         values = {FAC: default if isinstance(default, str) else f"{default:g}", **variants}
-        if not isinstance(default, str):
-            values = dict(sorted(values.items(), key=lambda item: float(item[1])))
+        values = dict(sorted(values.items(), key=lambda item: order(item[1])))
         for task in summary.results.tasks:
             figures += _parameter_figures(summary, task, parameter, values)
     return figures
@@ -265,7 +253,7 @@ def _parameter_figures(
         if parameter == "kernel":
             color = _KERNEL_COLORS.get(value, "#7a7f87")
         methods.append(Method(name, f"{parameter} {value}", "", color=color))
-    curves = _mean_lines(summary, task, methods, _rewards, banded=True)
+    curves = _mean_lines(summary, task, methods, attrgetter("curve"), banded=True)
     caption = _band_caption(curves)
     if parameter != "kernel":
         caption += " The filter's default in dark blue."
@@ -285,26 +273,18 @@ def kernel_masses() -> Figure:
     from frugalrl.admission.density_kernels import reward_density
 
     distance = np.linspace(0.0, 1.0, 101)
-    traces = [
-        Line(
-            kernel,
-            distance,
-            np.array([reward_density([0.0], float(d), kernel) for d in distance]),
-            color,
-        )
-        for kernel, color in _KERNEL_COLORS.items()
-    ]
-    return Figure(
-        "kernels",
-        "What a kernel makes of a distance in reward",
-        "distance from the only reward of the cell",
-        "reward density estimate",
-        traces=[*traces, Line("threshold ε", distance, np.full(101, 0.2), "#7a7f87", "dash")],
-        caption="One stored reward, h = 0.3 and β = 0.2: a reward is stored as new where its "
-        "curve lies below the threshold.",
-        group="parameters",
-        y_zero=True,
+    traces = []
+    for kernel, color in _KERNEL_COLORS.items():
+        densities = [reward_density([0.0], float(d), kernel) for d in distance]
+        traces.append(Line(kernel, distance, np.array(densities), color))
+    traces.append(Line("threshold ε", distance, np.full(101, 0.2), "#7a7f87", "dash"))
+    title = "What a kernel makes of a distance in reward"
+    caption = (
+        "One stored reward, h = 0.3 and β = 0.2: a reward is stored as new where its curve lies "
+        "below the threshold."
     )
+    axes = ("distance from the only reward of the cell", "reward density estimate")
+    return Figure("kernels", title, *axes, traces, caption, "parameters", y_zero=True)
 
 
 def computation_time(summary: Summary) -> Figure:
@@ -315,17 +295,11 @@ def computation_time(summary: Summary) -> Figure:
         entries = [summary.get(task, method.name) for task in tasks]
         seconds = [entry.train_seconds if entry else np.nan for entry in entries]
         traces.append(Bars(method.label, np.array(seconds), method.color))
-    return Figure(
-        "time",
-        "Computation time",
-        "",
-        "training time, s",
-        traces=traces,
-        caption="Mean over seeds of the wall time spent stepping and learning, on one core.",
-        categories=[task_name(task) for task in tasks],
-        y_scale="log" if len(tasks) > 2 else "linear",
-        group="resources",
-    )
+    head = ("time", "Computation time", "", "training time, s")
+    caption = "Mean over seeds of the wall time spent stepping and learning, on one core."
+    labels = [task_name(task) for task in tasks]
+    scale: Literal["linear", "log"] = "log" if len(tasks) > 2 else "linear"
+    return Figure(*head, traces, caption, "resources", labels, y_scale=scale)
 
 
 def _mean_lines(
@@ -347,10 +321,6 @@ def _mean_lines(
             mean = values.mean(axis=0)
             lines.append(Line(method.label, grid, mean, method.color, method.dash, band))
     return lines
-
-
-def _rewards(result: Result) -> tuple[Numbers, Numbers]:
-    return result.curve
 
 
 def _band_caption(lines: Sequence[Line]) -> str:

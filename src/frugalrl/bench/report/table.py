@@ -142,26 +142,17 @@ def to_html(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     """Write a table in Markdown, published numbers in brackets."""
-    lines = [
-        f"## {table.title}",
-        "",
-        table.caption,
-        "",
-        "| " + " | ".join(markdown_text(column.label) for column in table.columns) + " |",
-        "|" + "|".join("--:" if column.numeric else ":--" for column in table.columns) + "|",
-    ]
-    for row in table.rows:
-        cells = [markdown_text(_with_published(entry, "(paper {})")) for entry in row.values()]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""])
+    texts = _texts(table, "(paper {})")
+    head, *rows = ("| " + " | ".join(map(markdown_text, line)) + " |" for line in texts)
+    rule = "|" + "|".join("--:" if column.numeric else ":--" for column in table.columns) + "|"
+    return "\n".join([f"## {table.title}", "", table.caption, "", head, rule, *rows, ""])
 
 
 def to_latex(table: Table) -> str:
     """Write a table for LaTeX's booktabs."""
     columns = "".join("r" if column.numeric else "l" for column in table.columns)
-    lines = [[column.label for column in table.columns]]
-    lines += [[_with_published(entry, "({})") for entry in row.values()] for row in table.rows]
-    head, *body = ("    " + " & ".join(map(_tex, line)) + r" \\" + "\n" for line in lines)
+    texts = _texts(table, "({})")
+    head, *rows = (f"    {' & '.join(map(_tex, line))} \\\\\n" for line in texts)
     return rf"""\begin{{table}}
   \centering\small
   \caption{{{_tex(table.title)}. {_tex(table.caption)}}}
@@ -169,7 +160,7 @@ def to_latex(table: Table) -> str:
   \begin{{tabular}}{{{columns}}}
     \toprule
 {head}    \midrule
-{"".join(body)}    \bottomrule
+{"".join(rows)}    \bottomrule
   \end{{tabular}}
 \end{{table}}
 """
@@ -192,11 +183,17 @@ def _about(column: Column) -> str:
     return f' title="{escape(column.about)}"' if column.about else ""
 
 
-def _with_published(entry: Entry, form: str) -> str:
-    if entry.published in (None, PUBLISHED_BELOW):
-        return entry.text
-    steps = entry.published.startswith(PUBLISHED_BELOW)  # what stands below a task's name
-    return f"{entry.text} {('({})' if steps else form).format(entry.published)}"
+def _texts(table: Table, form: str) -> list[list[str]]:
+    """Give the headings and the rows as text, each published number in some form after ours."""
+
+    def text(entry: Entry) -> str:
+        if entry.published in (None, PUBLISHED_BELOW):
+            return entry.text
+        steps = entry.published.startswith(PUBLISHED_BELOW)  # what stands below a task's name
+        return f"{entry.text} {('({})' if steps else form).format(entry.published)}"
+
+    heads = [column.label for column in table.columns]
+    return [heads, *([text(entry) for entry in row.values()] for row in table.rows)]
 
 
 def markdown_text(text: str) -> str:

@@ -115,12 +115,13 @@ def over_tasks(summary: Summary) -> Iterator[Row]:
     """Normalised scores over tasks; nothing for a single task."""
     better = Column("P(better than baseline)", "probability of improvement; 0.5 is no difference")
     for entry in summary.over_tasks:
+        chance = entry.improvement
         yield {
             METHOD: Entry(summary.results.method(entry.method).label, entry.method),
             Column("Tasks"): number(entry.tasks, 0),
             Column("IQM"): _interval(entry.iqm),
             Column("Mean"): _interval(entry.mean),
-            better: _improvement(entry.improvement),
+            better: _judged(chance, clear=chance.excludes(0.5), even=0.5) if chance else NOTHING,
         }
 
 
@@ -501,30 +502,24 @@ def _interval(estimate: Estimate, digits: int = 2) -> Entry:
     return Entry(show_interval(estimate, digits), estimate.value)
 
 
-def _improvement(chance: Estimate | None) -> Entry:
-    """Write a probability of improvement, coloured where it is clear."""
-    if chance is None:
-        return NOTHING
-    emphasis = ("good" if chance.value > 0.5 else "bad") if chance.excludes(0.5) else ""
-    return replace(_interval(chance), emphasis=emphasis)
+def _judged(estimate: Estimate, digits: int = 2, *, clear: bool, even: float = 0.0) -> Entry:
+    """Write a difference, or a chance whose even is not zero, coloured where it is clear."""
+    emphasis = ("good" if estimate.value > even else "bad") if clear else ""
+    text = show_interval(estimate, digits, sign=even == 0.0)
+    return Entry(text, estimate.value, emphasis=emphasis)
 
 
 def _difference(found: Comparison | None, digits: int) -> Entry:
-    """Write a difference, coloured where it is clear."""
-    if found is None:
-        return NOTHING
-    value = found.difference.value
-    emphasis = ("good" if value > 0 else "bad") if found.clear else ""
-    return Entry(show_interval(found.difference, digits, sign=True), value, emphasis=emphasis)
+    return _judged(found.difference, digits, clear=found.clear) if found else NOTHING
 
 
 def _settled(entry: MethodSummary) -> Entry:
     """Write a convergence point, and how many runs had one."""
-    total = len(entry.convergence)
-    text = show(entry.convergence_mean, 0)
-    if entry.settled < total:
-        text = f"{text} ({entry.settled} of {total} settled)"
-    return Entry(text, entry.convergence_mean)
+    points = entry.convergence.values()
+    settled = sum(result.convergence is not None for result in entry.runs.values())
+    rest = f" ({settled} of {len(points)} settled)" if settled < len(points) else ""
+    mean = finite_mean(points)
+    return Entry(show(mean, 0) + rest, mean)
 
 
 def _reference(summary: Summary) -> str:

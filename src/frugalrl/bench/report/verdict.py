@@ -17,7 +17,7 @@ from frugalrl.bench.aggregate import (
 )
 from frugalrl.bench.methods import has_share, rule_of
 from frugalrl.bench.report.table import digits_for, show, show_interval
-from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, Comparison, compare_means
+from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, compare_means
 
 _CONTROLS = {
     "random-slot": "overwriting at random in a buffer of the same size",
@@ -140,9 +140,14 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
         text += f", {show(share, 1)} % of what learning gained"
     if difference.interval is None:
         return f"{text}: too few seeds to tell."
-    if not fac.against_reference.clear:
-        return f"{text}: {_unclear(fac.against_reference)}."
-    return f"{text}: clearly {'higher' if difference.value > 0 else 'lower'}."
+    higher = difference.value > 0
+    if fac.against_reference.clear:
+        return f"{text}: clearly {'higher' if higher else 'lower'}."
+    welch = fac.against_reference.welch_p
+    if not difference.excludes(0.0) or welch is None:
+        return f"{text}: no difference can be told from chance."
+    side = "an advantage" if higher else "a loss"
+    return f"{text}: {side} seed by seed that Welch's test (p = {show(welch)}) does not confirm."
 
 
 def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
@@ -171,13 +176,6 @@ def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
         f"Of {len(shares)} {many} with a changed parameter {told} FAC as it is; their buffers "
         f"hold {held} % of its transitions."
     )
-
-
-def _unclear(found: Comparison) -> str:
-    if found.difference.excludes(0.0) and found.welch_p is not None:
-        side = "an advantage" if found.difference.value > 0 else "a loss"
-        return f"{side} seed by seed that Welch's test (p = {show(found.welch_p)}) does not confirm"
-    return "no difference can be told from chance"
 
 
 def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
