@@ -325,7 +325,7 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     late = reward_over_bytes(summary, ("Pendulum-v1", "sac"), late=True)
     assert late.id == "late-pendulum-v1-sac"
     assert points["Baseline"].y[0] == mine_of(summary, "baseline").reward.value
-    assert late.traces[0].y[0] == mine_of(summary, "baseline").late_reward.value
+    assert late.traces[-1].y[0] == mine_of(summary, "baseline").late_reward.value  # drawn on top
     assert rows["fac"][11].startswith("+")
     assert "with 5 % of the steps" in verdict(summary)
     assert write_report(root).is_file()
@@ -393,6 +393,12 @@ def test_awkward_data_is_drawn() -> None:
         y_scale="log",
     )
     assert b"<svg" in render(bars)["svg"]
+
+
+def test_a_single_curve_has_a_legend_too() -> None:
+    x = np.arange(5.0)
+    assert Figure("f", "t", "x", "y", [Line("Reservoir", x, x, "#000000")]).has_legend
+    assert not Figure("f", "t", "x", "y", [Bars("", x, "#000000")]).has_legend
 
 
 def test_lines_that_coincide_are_told_apart() -> None:

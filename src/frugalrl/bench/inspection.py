@@ -70,16 +70,15 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         "rewards": _spread(stored.rewards),
         "acceptance": acceptance(read_rows(directory.metrics)),
     }
-    partition = buffer.admission
-    if buffer.admission.name != "fac" or not getattr(partition, "is_fitted", False):
+    partition: Any = buffer.admission
+    if partition.name != "fac" or not getattr(partition, "is_fitted", False):
         if len(buffer) < observations.shape[1]:
             return found
         first = slice(_WARMUP_STEPS)
         partition = cells_from(observations[first], stored.rewards[first], buffer.observation_space)
     batch = min(config.batch_size or 256, len(buffer))
-    cells: Any = partition
     found["contents"] = describe_contents(
-        observations, stored.rewards, cells, batch, np.random.default_rng(0)
+        observations, stored.rewards, partition, batch, np.random.default_rng(0)
     )
     return found
 

@@ -34,6 +34,7 @@ _STYLE: dict[Any, Any] = {
     "grid.color": "#dfe3ea",
     "axes.edgecolor": "#8a92a0",
     "legend.frameon": False,
+    "text.parse_math": False,  # names of tasks are a user's: a dollar sign is no mathematics
 }
 
 
@@ -43,8 +44,7 @@ def render(figure: Figure) -> dict[str, bytes]:
     from matplotlib.figure import Figure as Canvas
 
     drawn = {}
-    # Names of tasks are a user's: a dollar sign in one is no mathematics.
-    with rc_context({**_STYLE, "text.parse_math": False}):
+    with rc_context(_STYLE):
         canvas = Canvas(figsize=_SIZE, layout="tight")
         _draw(figure, canvas.add_subplot())
         for form, date in FORMATS.items():
@@ -55,14 +55,13 @@ def render(figure: Figure) -> dict[str, bytes]:
 
 
 def _draw(figure: Figure, axes: Axes) -> None:
-    bars = [trace for trace in figure.traces if isinstance(trace, Bars)]
-    for trace in figure.traces:
+    for place, trace in enumerate(figure.traces):
         if isinstance(trace, Line):
             _draw_line(trace, axes)
         elif isinstance(trace, Bars):
-            _draw_bars(trace, bars.index(trace), len(bars), axes)
+            _draw_bars(trace, place, len(figure.traces), axes)
         elif isinstance(trace, Dots):
-            _draw_dots(trace, list(figure.categories).index(trace.name), axes)
+            _draw_dots(trace, place, axes)
         else:
             _draw_heat(trace, axes)
     axes.set_title(figure.title, loc="left", fontsize=11, wrap=True)

@@ -88,8 +88,8 @@ class Figure:
 
     @property
     def has_legend(self) -> bool:
-        """Whether there is more than one thing to name."""
-        return sum(isinstance(trace, Line | Bars) for trace in self.traces) > 1
+        """Whether there is anything to name: a single curve too is some method's."""
+        return any(isinstance(trace, Line | Bars) and trace.name for trace in self.traces)
 
     def to_plotly(self) -> dict[str, Any]:
         """Give `data` and `layout` for Plotly; colours of text and grid are the page's."""

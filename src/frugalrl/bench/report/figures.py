@@ -99,7 +99,7 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
     for entry in shown:
         rules.setdefault(rule_of(entry.method)[0], []).append(entry)
     traces = []
-    for rule, entries in rules.items():
+    for rule, entries in sorted(rules.items(), key=lambda item: item[0] == BASELINE):  # on top
         # With room for everything, a rule for a given size is the baseline.
         full = rules.get(BASELINE, []) if rule in (*CONTROLS, "reservoir") else []
         points = sorted(entries + full, key=lambda entry: entry.bytes)
@@ -261,7 +261,7 @@ def _parameter_figures(
     head = _head(task, parameter, title, _STEPS, "evaluation reward")
     rewards = Figure(*head, curves, caption, "parameters")
     present = summary.entries(task, list(values))
-    bars = Bars("buffer", np.array([entry.size for entry in present]), ours)
+    bars = Bars("", np.array([entry.size for entry in present]), ours)
     labels = [values[entry.method] for entry in present]
     title = f"buffer by {parameter}"
     head = _head(task, f"{parameter}-buffer", title, parameter, "transitions at the end")
