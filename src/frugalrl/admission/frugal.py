@@ -272,8 +272,8 @@ class WarmUp:
             row_in_place = dict(zip(trial.places.tolist(), held.tolist(), strict=True))
             row_in_place.pop(-1, None)
             left = np.array(sorted(row_in_place.values()), dtype=np.int64)
-            fitted.given_up = slots[np.setdiff1d(held, left)]
-        fitted.put(rows[left], slots[left])
+        fitted.decide(Offer(rows[left], slots[left]), always=True)
+        fitted.given_up = slots[np.setdiff1d(held, left)]
         return fitted
 
     def _slots(self) -> NDArray[np.int64]:

@@ -38,14 +38,12 @@ from numpy.typing import NDArray
 
 from frugalrl.admission.density_kernels import RULE, bucket_mass, mass, rule_of
 from frugalrl.admission.partition import cell_key
-from frugalrl.admission.protocol import DROP, REPLACE, STORE
-from frugalrl.admission.rows import NO_SLOTS, as_rows
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, Floats
+from frugalrl.admission.rows import NO_SLOTS, Offer, as_rows
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from frugalrl.admission.frugal import FrugalSettings
-    from frugalrl.admission.protocol import Floats
-    from frugalrl.admission.rows import Offer, Rows
 
 FAN = 8
 """Buckets of a block."""
@@ -336,15 +334,12 @@ def _count(bucket: Any, reward: Any, sign: Any) -> None:
 
 
 @compiled
-def prepare(phi: Any, cell: Any, reward: Any) -> bool:
-    """Divide what is too crowded for another reward; False when the arrays have to grow first.
+def _prepare(phi: Any, cell: Any, reward: Any) -> bool:
+    """Divide what is too crowded for another reward of a cell, 0 for a new one.
 
-    The contents stay what they are. Afterwards `store` needs no more room.
-
-    Args:
-        phi: the arrays.
-        cell: that the reward belongs to, 0 for a new one.
-        reward: about to be stored.
+    Returns:
+        Whether there is room to store the reward; else the arrays have to grow first. The contents
+        stay what they are.
     """
     cells, buckets, state = phi.cells, phi.buckets, phi.state[0]
     if state["clock"] >= _NEVER:
@@ -369,12 +364,18 @@ def prepare(phi: Any, cell: Any, reward: Any) -> bool:
 
 
 @compiled
-def store(phi: Any, key: Any, slot: Any, reward: Any) -> bool:
-    """Store a reward as the youngest of its cell; False when the arrays have to grow first."""
+def store(phi: Any, key: Any, cell: Any, slot: Any, reward: Any) -> bool:
+    """Store a reward as the youngest of its cell, 0 for a new one, in place of what the slot held.
+
+    Returns:
+        Whether there was room; else nothing has changed, and the arrays have to grow first.
+    """
     slots, buckets, state = phi.slots, phi.buckets, phi.state[0]
-    cell = find_cell(phi.cells, key)
-    if slot >= len(slots) or not prepare(phi, cell, reward):
+    if slot >= len(slots) or not _prepare(phi, cell, reward):
         return False
+    if remove(phi, slot):  # which takes no room
+        cell = cell if phi.cells[cell]["count"] > 0 else 0
+        _prepare(phi, cell, reward)
     if cell == 0:
         cell = _new_cell(phi, key)
     owner = phi.cells[cell]
@@ -572,17 +573,9 @@ def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
 
 @compiled
 def _decide(
-    slots: Any,
-    cells: Any,
-    buckets: Any,
-    state: Any,
-    partition: Any,
-    rows: Any,
-    free: Any,
-    codes: Any,
-    places: Any,
-    progress: Any,
-) -> int:
+    slots: Any, cells: Any, buckets: Any, state: Any, partition: Any, always: Any,
+    rows: Any, free: Any, codes: Any, places: Any, progress: Any,
+) -> int:  # fmt: skip
     """Decide about the rows of an offer in order, going on where its `progress` ends.
 
     Returns:
@@ -600,20 +593,15 @@ def _decide(
         key = cell_key(partition, rows[row])
         cell = find_cell(cells, key)
         code, slot = STORE, np.int64(-1)
-        if cell != 0 and is_dense(phi, cell, reward):
-            code = REPLACE if rule["replaces"] else DROP
-        if code == REPLACE:
-            if not prepare(phi, cell, reward):
-                return NO_ROOM
-            slot = equivalent_slot(phi, cell, reward, rule["half_width"])
-            remove(phi, slot)
-        elif code == STORE:
+        if always or cell == 0 or not is_dense(phi, cell, reward):
             if taken < len(free):
                 slot = free[taken]
-                taken += 1
-            else:
-                taken = -1
-        if slot >= 0 and not store(phi, key, slot, reward):
+            taken = taken + 1 if slot >= 0 else -1
+        elif rule["replaces"]:
+            code, slot = REPLACE, equivalent_slot(phi, cell, reward, rule["half_width"])
+        else:
+            code = DROP
+        if slot >= 0 and not store(phi, key, cell, slot, reward):
             return NO_ROOM
         codes[row], places[row] = code, slot
         row += 1
@@ -636,23 +624,12 @@ def _density(phi: Any, partition: Any, row: Any) -> Any:
 
 
 @compiled
-def _put(
-    slots: Any, cells: Any, buckets: Any, state: Any, partition: Any, rows: Any, places: Any, i: Any
-) -> Any:
-    """Store rows from one on in these slots; gives the first for which there is no room."""
-    phi = Arrays(slots, cells, buckets, state)
-    while i < len(places):
-        reward = _scaled(state[0], rows[i])
-        if not store(phi, cell_key(partition, rows[i]), places[i], reward):
-            break
-        i += 1
-    return i
-
-
-@compiled
 def _load(phi: Any, keys: Any, rewards: Any, places: Any, i: Any) -> Any:
     """Store rewards from one on in these slots; gives the first for which there is no room."""
-    while i < len(places) and store(phi, keys[i], places[i], rewards[i]):
+    while i < len(places):
+        cell = find_cell(phi.cells, keys[i])
+        if not store(phi, keys[i], cell, places[i], rewards[i]):
+            break
         i += 1
     return i
 
@@ -724,31 +701,26 @@ class Phi:
         """Reward density estimate of a row; 0 in an empty cell."""
         return float(_density(self.arrays, self.partition, row))
 
-    def decide(self, offer: Offer) -> bool:
-        """Decide about an offer, unless that has been done; False where a free slot is in use."""
-        while True:
-            status = _decide(*self.arrays, self.partition, *offer.arrays)
-            if status != NO_ROOM:
-                break
+    def decide(self, offer: Offer, always: bool = False) -> bool:
+        """Decide about an offer, unless that has been done; False where a free slot is in use.
+
+        Args:
+            offer: whose answer is written.
+            always: whether all its rows are stored, new or not.
+        """
+        arguments = self.partition, always, *offer.arrays
+        while (status := _decide(*self.arrays, *arguments)) == NO_ROOM:
             taken = offer.progress.item(1)
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
         if status == DONE:
             self.given_up = NO_SLOTS  # the offer's answer says what became of them
         return bool(status == DONE)
 
-    def put(self, rows: Rows, slots: NDArray[np.int64]) -> None:
-        """Store rows without asking whether they are new."""
-        i = 0
-        while (i := _put(*self.arrays, self.partition, rows, slots, i)) < len(slots):
-            self._make_room(int(slots[i]))
-
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Store one row, unless its slot is known already."""
-        slots = self.arrays.slots
-        is_held = slot < len(slots) and slots["cell"][slot] != 0
-        if not is_held and slot not in self.given_up.tolist():
+        if slot not in self.given_up.tolist():
             row = as_rows(np.asarray(observation)[None], [reward], 0)
-            self.put(row, np.array([slot], dtype=np.int64))
+            self.decide(Offer(row, [slot]), always=True)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""

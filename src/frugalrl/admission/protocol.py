@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    import numpy as np
-    from gymnasium.spaces import Box
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Floats = NDArray[np.floating]
-    Slots = NDArray[np.int64]
+if TYPE_CHECKING:
+    from gymnasium.spaces import Box
+
+Floats = NDArray[np.floating]
+Slots = NDArray[np.int64]
 
 DROP = 0
 """The transition is not kept."""
