@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frugalrl.admission.conformance import check_filter
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.density_kernels import reward_density
     from frugalrl.admission.frugal import FrugalFilter
+    from frugalrl.admission.owner import check_filter
     from frugalrl.admission.partition import important_dimensions
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.admission.released import ReleasedFilter
@@ -28,10 +28,10 @@ __version__ = "0.1.0"
 
 # Where public names live; the block above says the same to type checkers and editors.
 _EXPORTS = {
-    "admission.conformance": ("check_filter",),
     "admission.controls": ("AdmitAll", "RandomAdmit"),
     "admission.density_kernels": ("reward_density",),
     "admission.frugal": ("FrugalFilter",),
+    "admission.owner": ("check_filter",),
     "admission.partition": ("important_dimensions",),
     "admission.protocol": ("AdmissionFilter", "Decisions"),
     "admission.released": ("ReleasedFilter",),

@@ -117,7 +117,9 @@ class _DependsOnBatches(frugalrl.RandomAdmit):
     def offer(self, observations: Any, rewards: Any, free: Any) -> Decisions:
         wanted = self._generator.random() < 0.5 or not self._anything_offered
         self._anything_offered = True
-        return self._take_slots(np.full(len(rewards), wanted), free)
+        if wanted:
+            return frugalrl.AdmitAll().offer(observations, rewards, free)
+        return Decisions(np.full(len(rewards), DROP, np.int8), np.full(len(rewards), -1))
 
 
 class _WritesObservations(_Broken):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -559,7 +560,7 @@ def test_numpy_numbers_are_settings_and_become_plain_ones() -> None:
         decay=np.inf,
         reward_scale=np.float32(2.0),
     )
-    values = f.settings.to_json()
+    values = asdict(f.settings)
     json.dumps(values)
     assert {type(value) for value in values.values()} == {int, float, str}
     assert (values["warmup_steps"], values["half_width"], values["reward_scale"]) == (100, 1.0, 2.0)

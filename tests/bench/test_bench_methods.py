@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_every_setting_of_a_method_or_parameter_exists() -> None:
 def test_the_defaults_of_parameters_are_the_filters() -> None:
     defaults = {name: parameter.default for name, parameter in methods.PARAMETERS.items()}
     assert (defaults["epsilon"], defaults["eta"], defaults["kernel"]) == (0.2, 1e5, "epanechnikov")
-    settings = frugalrl.FrugalFilter().settings.to_json()
+    settings = asdict(frugalrl.FrugalFilter().settings)
     for parameter in methods.PARAMETERS.values():
         assert settings[parameter.setting.removeprefix("fac_")] == parameter.default
 

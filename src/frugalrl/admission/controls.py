@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from frugalrl.admission.protocol import STORE, Decisions
+from frugalrl.admission.protocol import STORE, Decisions, Floats, Slots
 from frugalrl.checks import integer_from, number_from
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
-    from numpy.typing import NDArray
-
-    from frugalrl.admission.protocol import Floats, Slots
 
 
 class _Memoryless:
     """A filter whose decisions depend on no stored transition."""
+
+    nbytes = 0
 
     def begin(self, observation_space: Box | None) -> None:
         """Need nothing of the space."""
@@ -27,23 +26,6 @@ class _Memoryless:
 
     def forget(self, slot: int) -> None:
         """Need nothing of the slot."""
-
-    @property
-    def nbytes(self) -> int:
-        """No state that grows."""
-        return 0
-
-    @staticmethod
-    def _take_slots(wanted: NDArray[np.bool_], free: Slots) -> Decisions:
-        """Give the wanted rows free slots in order, stopping at the first that finds none."""
-        codes = wanted.astype(np.int8)  # DROP and STORE are 0 and 1
-        rows = wanted.nonzero()[0]
-        if len(rows) > len(free):
-            codes = codes[: rows[len(free)] + 1]
-        slots = np.empty(len(codes), dtype=np.int64)
-        slots.fill(-1)
-        slots[rows[: len(free)]] = free[: len(rows)]
-        return Decisions(codes, slots)
 
 
 class AdmitAll(_Memoryless):
@@ -98,11 +80,16 @@ class RandomAdmit(_Memoryless):
         if not self._anything_offered and len(wanted):
             wanted[0] = True
             self._anything_offered = True
-        decisions = self._take_slots(wanted, free)
-        if len(decisions.codes) < len(wanted):
-            # The rest is offered again, and drawn for again as if it came one by one.
-            self._bits.advance(len(decisions.codes) - len(wanted))
-        return decisions
+        rows = wanted.nonzero()[0]
+        if len(rows) > len(free):
+            # What follows the first without a slot is offered, and drawn for, again.
+            decided = int(rows[len(free)]) + 1
+            self._bits.advance(decided - len(wanted))
+            wanted = wanted[:decided]
+        slots = np.empty(len(wanted), dtype=np.int64)
+        slots.fill(-1)
+        slots[rows[: len(free)]] = free[: len(rows)]
+        return Decisions(wanted.astype(np.int8), slots)  # DROP and STORE are 0 and 1
 
     def state_dict(self) -> dict[str, Any]:
         """Rate, seed and the generator's state."""

@@ -6,9 +6,10 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.admission.density_kernels import KERNELS
 from frugalrl.admission.partition import (
@@ -20,17 +21,13 @@ from frugalrl.admission.partition import (
     make_partition,
 )
 from frugalrl.admission.phi import DONE, NO_ROOM, SLOT_TAKEN, Phi, longer
-from frugalrl.admission.protocol import DROP, STORE, Decisions
-from frugalrl.admission.rows import NO_SLOTS, Offer, all_finite, as_rows, finite_rows
+from frugalrl.admission.protocol import DROP, STORE, Decisions, Floats, Slots
+from frugalrl.admission.rows import NO_SLOTS, Offer, Rows, all_finite, as_rows, finite_rows
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
-    from numpy.typing import ArrayLike, NDArray
-
-    from frugalrl.admission.protocol import Floats, Slots
-    from frugalrl.admission.rows import Rows
 
 Bounds = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -79,8 +76,8 @@ class FrugalSettings:
         """Refuse what cannot work, by name; numbers become plain ones, which JSON can hold."""
         checked: dict[str, Any] = {
             "warmup_steps": integer_from("warmup_steps", self.warmup_steps, 1),
-            "bins": checked_bins(self.bins),
-            "bounds": checked_bounds(self.bounds),
+            "bins": _checked_bins(self.bins),
+            "bounds": _checked_bounds(self.bounds),
         }
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
@@ -101,12 +98,8 @@ class FrugalSettings:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Give the bounds of each dimension, infinite where the warm-up is to tell.
 
-        Args:
-            dimensions: of an observation; 0 while that is not known.
-            space: the observation space, if known.
-
         Raises:
-            ValueError: the settings do not fit an observation of so many dimensions.
+            ValueError: the settings do not fit so many dimensions (0: how many is not known yet).
         """
         if not dimensions:
             return np.empty(0), np.empty(0)
@@ -122,52 +115,40 @@ class FrugalSettings:
             )
         if self.bounds == "auto":
             return known_bounds(space, dimensions)
-        low, high = np.array(self.bounds[0]), np.array(self.bounds[1])
+        low, high = np.array(self.bounds)
         if len(low) != dimensions:
             raise ValueError(
                 f"bounds has {len(low)} dimensions, but the observation has {dimensions}"
             )
         return low, high
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
-
-def checked_bins(bins: object) -> int | tuple[int, ...]:
+def _checked_bins(bins: Any) -> int | tuple[int, ...]:
     """Turn a number of bins, or one for each dimension, into plain integers from 1 on."""
-    if isinstance(bins, str) or not isinstance(bins, list | tuple | np.ndarray):
+    if not isinstance(bins, list | tuple | np.ndarray):
         return integer_from("bins", bins, 1)
     if len(bins) == 0:
         raise ValueError(f"bins={bins!r} is empty; use a number, or one for each dimension")
     return tuple(integer_from(f"bins[{i}]", number, 1) for i, number in enumerate(bins))
 
 
-def checked_bounds(bounds: object) -> Literal["auto"] | Bounds:
+def _checked_bounds(bounds: Any) -> Literal["auto"] | Bounds:
     """Turn "auto" or (low, high) into plain numbers, refusing what makes no range."""
     if isinstance(bounds, str):
         check_choice("bounds", bounds, ("auto",))
         return "auto"
     try:
-        low, high = cast("tuple[ArrayLike, ArrayLike]", bounds)
-        lower, upper = _as_vector(low), _as_vector(high)
+        low, high = (np.asarray(end, dtype=np.float64).reshape(-1) for end in bounds)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f'bounds={bounds!r} is neither "auto" nor a pair (low, high) of arrays'
         ) from error
-    if lower.shape != upper.shape or not (lower <= upper).all():
+    if low.shape != high.shape or low.size == 0 or not (low <= high).all():
         raise ValueError(
-            f"bounds: low {lower.tolist()} and high {upper.tolist()} must have one shape, "
-            "and low must nowhere exceed high"
+            f"bounds: low {low.tolist()} and high {high.tolist()} must have one shape, hold a "
+            "number for each dimension, and low must nowhere exceed high"
         )
-    return tuple(lower.tolist()), tuple(upper.tolist())
-
-
-def _as_vector(values: ArrayLike) -> NDArray[np.float64]:
-    vector = np.asarray(values, dtype=np.float64).reshape(-1)
-    if len(vector) == 0 or np.isnan(vector).any():
-        raise ValueError("empty or NaN")
-    return vector
+    return tuple(low.tolist()), tuple(high.tolist())
 
 
 class WarmUp:
@@ -189,8 +170,6 @@ class WarmUp:
         self._row_in = np.zeros(0, dtype=np.int64)
         # How many rows there are, and whether the last of them awaits its slot.
         self._state = np.zeros(2, dtype=np.int64)
-        self.offer: Offer | None = None
-        """The last offer, which may be made again."""
 
     @property
     def seen(self) -> int:
@@ -252,27 +231,25 @@ class WarmUp:
 
     def fit(self, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Phi:
         """End the warm-up: find kappa and alpha, fill phi."""
-        settings, rows = self._settings, self._rows
-        seen = rows[:, :-1]
+        settings, states, rewards = self._settings, self._rows[:, :-1], self._rows[:, -1]
         important = important_dimensions(
-            seen, settings.dimension_threshold, settings.min_dimension_fraction
+            states, settings.dimension_threshold, settings.min_dimension_fraction
         )
-        bins = settings.bins_of(seen.shape[1])
-        partition = make_partition(important, seen, bounds, bins, settings.outside)
-        scale = settings.reward_scale
-        if scale == "auto":
-            scale = _deviation(rows[:, -1])
-        fitted = Phi(settings, partition, float(scale))
+        bins = settings.bins_of(states.shape[1])
+        partition = make_partition(important, states, bounds, bins, settings.outside)
+        given = settings.reward_scale
+        scale = _deviation(rewards) if given == "auto" else given
         slots = self._slots()
         left = held = np.flatnonzero(slots >= 0)
-        if settings.warmup == "filter" and len(held):
+        if settings.warmup == "filter":
             # Which of them are left when they pass through admission, in order.
-            trial = Offer(rows[held], np.arange(len(held)))
-            Phi(settings, partition, float(scale)).decide(trial)
+            trial = Offer(self._rows[held], np.arange(len(held)))
+            Phi(settings, partition, scale).decide(trial)
             row_in_place = dict(zip(trial.places.tolist(), held.tolist(), strict=True))
             row_in_place.pop(-1, None)
             left = np.array(sorted(row_in_place.values()), dtype=np.int64)
-        fitted.decide(Offer(rows[left], slots[left]), always=True)
+        fitted = Phi(settings, partition, scale)
+        fitted.decide(Offer(self._rows[left], slots[left]), always=True)
         fitted.given_up = slots[np.setdiff1d(held, left)]
         return fitted
 
@@ -296,22 +273,19 @@ class WarmUp:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was called."""
-        observations, rewards, slots = (
-            np.asarray(state[name]) for name in ("observations", "rewards", "slots")
-        )
-        count, is_held = len(rewards), slots >= 0
+        slots = np.asarray(state["slots"])
+        rows = as_rows(state["observations"], state["rewards"], self._rows.shape[1] - 1)
+        count, is_held = len(rows), slots >= 0
         if not (
-            observations.shape == (count, self._rows.shape[1] - 1)
-            and slots.shape == rewards.shape == (count,)
+            slots.shape == (count,)
             and slots.dtype == np.int64
             and count <= self._settings.warmup_steps
             and slots.max(initial=0) <= 2**24 + 64 * count
             and len(np.unique(slots[is_held])) == np.count_nonzero(is_held)
-            and np.isfinite(observations).all()
-            and np.isfinite(rewards).all()
+            and all_finite(rows)
         ):
             raise ValueError("the warm-up does not fit itself: a slot twice, or too many steps")
-        self._rows = np.column_stack([observations, rewards]).astype(np.float64)
+        self._rows = rows
         self._make_room(0, int(slots.max(initial=-1)))
         self._row_in[slots[is_held]] = np.flatnonzero(is_held) + 1
         self._state[:] = count, count > 0 and slots[-1] == _AWAITED
@@ -425,6 +399,7 @@ class FrugalFilter:
         # An interrupt may come at any line, so what an offer changes is changed by one assignment,
         # or within compiled code.
         self._stage: WarmUp | Phi = WarmUp(self.settings, 0)
+        self._last: Offer | None = None  # which may be made again
         self._stream_slots = NO_SLOTS
 
     @classmethod
@@ -438,7 +413,7 @@ class FrugalFilter:
         return cls(**{**text, **changes})
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{k}={v!r}" for k, v in self.settings.to_json().items())
+        given = ", ".join(f"{k}={v!r}" for k, v in asdict(self.settings).items())
         return f"FrugalFilter({given})"
 
     # --- the protocol of a buffer -----------------------------------------------------------------
@@ -482,10 +457,10 @@ class FrugalFilter:
         return decisions
 
     def _offer(self, rows: Rows, free: Any) -> Decisions:
-        offer = self._stage.offer
+        offer = self._last
         if offer is None or not offer.is_same(rows, free):
             self._end_warm_up()  # should an interrupt have kept the last offer from it
-            offer = self._stage.offer = Offer(rows, free, self._stage.given_up)
+            offer = self._last = Offer(rows, free, self._stage.given_up)
         if not self._stage.decide(offer):
             raise self._taken()
         self._end_warm_up(offer)
@@ -496,10 +471,8 @@ class FrugalFilter:
         warm_up = self._stage
         if isinstance(warm_up, WarmUp) and warm_up.is_complete:
             fitted = warm_up.fit(self._bounds)
-            if offer is not None:
-                if len(fitted.given_up):
-                    offer.released = fitted.given_up
-                fitted.offer, fitted.given_up = offer, NO_SLOTS
+            if offer is not None and len(fitted.given_up):
+                offer.released, fitted.given_up = fitted.given_up, NO_SLOTS
             self._stage = fitted
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
@@ -540,9 +513,8 @@ class FrugalFilter:
         rows = as_rows(observations, rewards, self._dimensions)
         if self._owner != "stream":
             self._serve("stream", rows.shape[1] - 1)
-        refused = 0
         if all_finite(rows):
-            is_stored = self._admit(rows)
+            is_stored, refused = self._admit(rows), 0
         else:
             is_finite = np.isfinite(rows).all(axis=1)
             is_stored = np.zeros(len(rows), dtype=np.bool_)
@@ -658,7 +630,7 @@ class FrugalFilter:
         """Arrays and JSON values from which `from_state_dict` makes an identical filter."""
         stage = self._stage
         state: dict[str, Any] = {
-            "settings": self.settings.to_json(),
+            "settings": asdict(self.settings),
             "owner": self._owner,
             "rejected_nonfinite": self.rejected_nonfinite,
             "bounds": {"low": self._bounds[0], "high": self._bounds[1]},
@@ -679,17 +651,16 @@ class FrugalFilter:
         made = cls(**state["settings"])
         made._owner = state["owner"]
         made.rejected_nonfinite = int(state["rejected_nonfinite"])
-        low, high = np.array(state["bounds"]["low"]), np.array(state["bounds"]["high"])
-        made._bounds = low, high
+        made._bounds = np.array(state["bounds"]["low"]), np.array(state["bounds"]["high"])
+        stage: WarmUp | Phi
         if "partition" in state:
-            partition = checked_partition(state["partition"], len(low))
-            fitted = Phi(made.settings, partition, float(state["reward_scale"]))
-            fitted.load_state_dict(state["phi"])
-            if "given_up" in state:
-                fitted.given_up = np.array(state["given_up"], dtype=np.int64)
-            made._stage = fitted
+            partition = checked_partition(state["partition"], made._dimensions)
+            stage = Phi(made.settings, partition, float(state["reward_scale"]))
+            stage.load_state_dict(state["phi"])
+            stage.given_up = np.array(state.get("given_up", ()), dtype=np.int64)
         else:
-            warmup = made._stage = WarmUp(made.settings, len(low))
+            stage = WarmUp(made.settings, made._dimensions)
             if "warmup" in state:
-                warmup.load_state_dict(state["warmup"])
+                stage.load_state_dict(state["warmup"])
+        made._stage = stage
         return made

@@ -1,19 +1,28 @@
-"""The owner's side of the protocol, for whoever keeps transitions elsewhere or not at all."""
+"""The owner's side of the protocol: for whoever keeps transitions elsewhere, and a check by it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, AdmissionFilter, Decisions
+from frugalrl.admission.protocol import (
+    DROP,
+    REPLACE,
+    STORE,
+    AdmissionFilter,
+    Decisions,
+    Floats,
+    Slots,
+)
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from frugalrl.admission.protocol import Floats, Slots
+_STEPS = 600
+_DIMENSIONS = 3
+_CAPACITY = 150
+"""Of the stream that a filter is checked with, and of the buffer that it fills."""
 
 
 class Owner:
@@ -29,28 +38,22 @@ class Owner:
     """
 
     def __init__(
-        self,
-        admission: AdmissionFilter,
-        capacity: int | None = None,
-        slots: Iterable[int] = (),
+        self, admission: AdmissionFilter, capacity: int | None = None, slots: Iterable[int] = ()
     ) -> None:
         self.admission = admission
         self.capacity = capacity
         self.evicted = 0
         used = np.fromiter(slots, dtype=np.int64)
-        self._size = self._rows = len(used)
-        self._next = int(used.max(initial=-1)) + 1
+        self._rows = len(used)
         # The row in each slot, -1 for none; rows are counted as they come, so this is its age too.
-        self._row_in = np.full(self._next, -1, dtype=np.int64)
+        self._row_in = np.full(used.max(initial=-1) + 1, -1, dtype=np.int64)
         self._row_in[used] = np.arange(len(used))
-        # A heap of the free slots below the first that never was in use.
+        # Free slots in ascending order, and the first of those that never were in use.
         self._free = np.flatnonzero(self._row_in < 0).tolist()
+        self._next = len(self._row_in)
         # The oldest slots, the very oldest last, as they were before this row.
         self._oldest: list[int] = []
         self._oldest_before = 0
-
-    def __len__(self) -> int:
-        return self._size
 
     @property
     def row_in_slot(self) -> dict[int, int]:
@@ -63,7 +66,7 @@ class Owner:
         """Bytes of the books."""
         return self._row_in.nbytes
 
-    def oldest_first(self) -> NDArray[np.int64]:
+    def oldest_first(self) -> Slots:
         """List the slots in use by age."""
         slots = np.flatnonzero(self._row_in >= 0)
         return slots[np.argsort(self._row_in[slots])]
@@ -78,29 +81,25 @@ class Owner:
             the rows are in now, -1 for those that are in none; and the slots that were given up.
         """
         count, done, first = len(rewards), 0, self._rows
-        codes = np.full(count, DROP, dtype=np.int8)
-        slots = np.full(count, -1, dtype=np.int64)
+        codes, slots = np.empty(count, dtype=np.int8), np.empty(count, dtype=np.int64)
         released: list[int] = []
         while done < count:
             free = self._free_slots(count - done)
-            decisions = self.decisions(observations[done:], rewards[done:], free)
-            now = slice(done, done + len(decisions.codes))
-            codes[now], slots[now] = decisions.codes, decisions.slots
+            made = self.decisions(observations[done:], rewards[done:], free)
+            now = slice(done, done + len(made.codes))
+            codes[now], slots[now] = made.codes, made.slots
             self._follow(codes[now], slots[now], first + done)
             done = now.stop
-            if slots[done - 1] < 0 and codes[done - 1] != DROP:
-                slots[done - 1] = self._evict(first + done - 1)
-                self.admission.place(
-                    observations[done - 1], float(rewards[done - 1]), int(slots[done - 1])
-                )
-            for slot in [] if decisions.released is None else decisions.released.tolist():
-                row = int(self._row_in[slot])
-                if row >= first:
-                    codes[row - first] = DROP
-                self._row_in[slot] = -1
-                self._size -= 1
-                heappush(self._free, slot)
-                released.append(slot)
+            last = done - 1
+            if slots[last] < 0 and codes[last] != DROP:
+                slots[last] = self._evict(first + last)
+                self.admission.place(observations[last], float(rewards[last]), slots.item(last))
+            if made.released is not None:
+                rows = self._row_in[made.released]
+                codes[rows[rows >= first] - first] = DROP
+                self._row_in[made.released] = -1
+                released += made.released.tolist()
+                self._free = sorted([*self._free, *made.released.tolist()])
         self._rows += count
         is_left = slots >= 0
         is_left[is_left] = self._row_in[slots[is_left]] == np.flatnonzero(is_left) + first
@@ -111,30 +110,30 @@ class Owner:
         """Ask the filter."""
         return self.admission.offer(observations, rewards, free)
 
-    def _free_slots(self, count: int) -> NDArray[np.int64]:
+    def _free_slots(self, count: int) -> Slots:
         """Give as many free slots as there are, up to a number, lowest first."""
-        most = self._next + count if self.capacity is None else self.capacity
-        lowest = sorted(self._free)[:count]
-        end = max(min(self._next + count - len(lowest), most), self._next)
-        fresh = np.arange(self._next, end)
-        return np.concatenate([np.array(lowest, dtype=np.int64), fresh]) if lowest else fresh
+        again = self._free[:count]
+        end = self._next + count - len(again)
+        if self.capacity is not None:
+            end = min(end, self.capacity)
+        return np.array([*again, *range(self._next, end)], dtype=np.int64)
 
-    def _follow(self, codes: NDArray[np.int8], slots: NDArray[np.int64], first: int) -> None:
+    def _follow(self, codes: NDArray[np.int8], slots: Slots, first: int) -> None:
         """Put rows into their slots, the last one excepted if it has none."""
+        taken = 0
         for row, (code, slot) in enumerate(zip(codes.tolist(), slots.tolist(), strict=True), first):
-            if code == STORE and slot >= 0:
-                self._size += 1
-                if self._free:
-                    heappop(self._free)
-                else:
-                    self._next += 1
+            if code == DROP or slot < 0:
+                continue
+            if code == STORE:
+                taken += 1
                 if slot >= len(self._row_in):
                     more = max(slot + 1 - len(self._row_in), len(self._row_in) >> 1)
                     self._row_in = np.append(self._row_in, np.full(more, -1))
             elif code == REPLACE and (slot >= len(self._row_in) or self._row_in[slot] < 0):
                 raise RuntimeError(f"the filter replaces slot {slot}, which holds nothing")
-            if code != DROP and slot >= 0:
-                self._row_in[slot] = row
+            self._row_in[slot] = row
+        self._next += max(taken - len(self._free), 0)
+        del self._free[:taken]
 
     def _evict(self, row: int) -> int:
         """Give the slot of the oldest to a row that found none."""
@@ -142,11 +141,142 @@ class Owner:
             if self._oldest:
                 self._oldest.pop()  # which is no longer what it was
             else:
+                slots = self.oldest_first()
                 # Many at a time: to sort them takes long.
-                self._oldest = self.oldest_first()[: 64 + self._size // 8][::-1].tolist()
+                self._oldest = slots[: 64 + len(slots) // 8][::-1].tolist()
                 self._oldest_before = row
         slot = self._oldest.pop()
         self.admission.forget(slot)
         self._row_in[slot] = row
         self.evicted += 1
         return slot
+
+
+def check_filter(make_filter: Callable[[], AdmissionFilter]) -> None:
+    """Put a filter through the contract of `frugalrl.AdmissionFilter`.
+
+    A made-up stream is offered one row at a time and in batches, into a small buffer that runs full
+    and evicts; the filter is copied through its state in the middle. Fails at the first departure.
+
+    Args:
+        make_filter: makes a fresh filter, the same each time (a class or a function). A warm-up
+            should be shorter than 600 steps, or little of the filter is checked.
+
+    Raises:
+        AssertionError: says what the filter does that a buffer cannot rely on.
+    """
+    made = make_filter()
+    lacking = f"{type(made).__name__} lacks a part of the protocol frugalrl.AdmissionFilter"
+    _require(isinstance(made, AdmissionFilter), lacking)
+    _require(isinstance(made.name, str) and made.name != "", "name must be a text")
+    outcome = _run(make_filter())
+    _require(outcome == _run(make_filter()), "same stream, other decisions")
+    for batch in (2, 7, _STEPS):
+        complaint = f"batches of {batch} are decided otherwise than the same rows one by one"
+        _require(outcome == _run(make_filter(), batch=batch), complaint)
+    _require(len(outcome[1]) > 0, "nothing was ever stored: no batch can be drawn")
+    for step in (1, _STEPS // 2, _STEPS - 10):
+        complaint = f"a copy made by state_dict after {step} steps decides otherwise"
+        _require(outcome == _run(make_filter(), copied_at=step), complaint)
+
+
+def _run(
+    admission: AdmissionFilter, batch: int = 1, copied_at: int | None = None
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Give all decisions about the stream, and what is stored in the end, oldest first."""
+    from gymnasium.spaces import Box
+
+    admission.begin(Box(-np.inf, np.inf, (_DIMENSIONS,), np.float64))
+    owner = _CheckingOwner(admission, _CAPACITY)
+    # States that come back, rewards that repeat.
+    generator = np.random.Generator(np.random.PCG64(0))
+    observations = generator.normal(size=(_STEPS, _DIMENSIONS)).round(1)
+    rewards = generator.normal(size=_STEPS).round(1)
+    # A buffer offers the very rows that it stores next: a filter must not write into them.
+    observations.flags.writeable = rewards.flags.writeable = False
+    for row in range(0, _STEPS, batch):
+        if copied_at == row:
+            state = owner.admission.state_dict()
+            _check_state(state, "state_dict()")
+            owner.admission = type(owner.admission).from_state_dict(state)
+        rows = slice(row, row + batch)
+        try:
+            with _no_writing("place"):
+                owner.add(observations[rows], rewards[rows])
+        except RuntimeError as error:
+            raise AssertionError(str(error)) from error
+        _require(owner.admission.nbytes >= 0, "nbytes must not be negative")
+    return owner.log, list(owner.row_in_slot.items())
+
+
+class _CheckingOwner(Owner):
+    """An owner that trusts nothing that the filter says, and notes all of it."""
+
+    def __init__(self, admission: AdmissionFilter, capacity: int) -> None:
+        super().__init__(admission, capacity)
+        self.log: list[tuple[int, int]] = []
+
+    def decisions(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
+        """Ask the filter, and check what it says as far as that can be seen from here."""
+        with _no_writing("offer"):
+            made = self.admission.offer(observations, rewards, free)
+        codes, slots = np.asarray(made.codes), np.asarray(made.slots)
+        decided, offered = len(codes), len(rewards)
+        _require(slots.shape == codes.shape == (decided,), "codes and slots must have one shape")
+        stores = slots[codes == STORE]
+        without = stores < 0
+        placed = stores[~without].tolist()
+        given_up = [] if made.released is None else np.asarray(made.released).tolist()
+        is_known = np.isin(codes, (DROP, STORE, REPLACE)).all()
+        is_last = not without[:-1].any() and (not without.any() or codes[-1] == STORE)
+        takes_all = not without.any() or len(placed) == len(free)
+        for holds, complaint in (
+            (1 <= decided <= offered, f"{decided} of {offered} offered rows were decided"),
+            (is_known, f"codes must be DROP, STORE or REPLACE, got {np.unique(codes)}"),
+            (is_last, "a STORE without a slot must be the last decision"),
+            (
+                placed == free[: len(placed)].tolist(),
+                f"STORE must take the free slots in order, got {placed}",
+            ),
+            (takes_all, "a STORE went without a slot although one was free"),
+            (len(set(given_up)) == len(given_up), "released names a slot twice"),
+            (
+                {*self.row_in_slot, *placed}.issuperset(given_up),
+                "released names a slot that holds nothing",
+            ),
+        ):
+            _require(bool(holds), complaint)
+        self.log += zip(codes.tolist(), slots.tolist(), strict=True)
+        return made
+
+
+def _check_state(value: Any, where: str) -> None:
+    """Require arrays and JSON values all the way down: nothing that a file could not hold."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _require(isinstance(key, str), f"{where} has the key {key!r}, which is no text")
+            _check_state(inner, f"{where}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            _check_state(inner, f"{where}[{i}]")
+    elif isinstance(value, np.ndarray):
+        _require(value.dtype.kind in "biuf", f"{where} is an array of {value.dtype}")
+    else:
+        complaint = f"{where} is a {type(value).__name__}; arrays and JSON values are allowed"
+        _require(value is None or isinstance(value, str | int | float), complaint)
+
+
+@contextmanager
+def _no_writing(method: str) -> Iterator[None]:
+    """Report a write into the read-only arrays that a method was given."""
+    try:
+        yield
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        raise AssertionError(f"{method} writes into the arrays it is given ({error})") from error
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise AssertionError(complaint)

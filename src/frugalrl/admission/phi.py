@@ -670,8 +670,6 @@ class Phi:
         )
         self.given_up = NO_SLOTS
         """Slots given up when the warm-up ended, until the owner is told."""
-        self.offer: Offer | None = None
-        """The last offer, which may be made again."""
 
     @property
     def stored(self) -> int:
@@ -735,17 +733,19 @@ class Phi:
         Args:
             slot: that the reward goes into.
         """
-        room = [len(array) for array in self.arrays[:3]]
+        slots, cells, buckets = (len(array) for array in self.arrays[:3])
         if self.arrays.state["clock"] >= _NEVER:
             again = Phi(self._settings, self.partition, self.scale)  # with stamps from 0 on
             again.load_state_dict(self.state_dict())
             self.arrays = again.arrays
-        elif slot >= room[0]:
-            self._grow(slot + slot // 8 + 16, room[1], room[2])
-        elif self.cells == room[1] - 1:
-            self._grow(room[0], room[1] + room[1] // 8 + 16, room[2])
+            return
+        if slot >= slots:
+            slots = slot + slot // 8 + 16
+        elif self.cells == cells - 1:
+            cells += cells // 8 + 16
         else:
-            self._grow(room[0], room[1], room[2] + (room[2] // FAN // 8 + 1) * FAN)
+            buckets += (buckets // FAN // 8 + 1) * FAN
+        self._grow(slots, cells, buckets)
 
     def _grow(self, *room: int) -> None:
         """Let slots, cells and buckets be as many as these, which are at least what they are."""

@@ -118,8 +118,7 @@ class ReleasedFilter:
     def _arguments(self) -> dict[str, Any]:
         """All but the important dimensions."""
         names = ("warmup_steps", "bins", "bandwidth", "half_width", "density_threshold", "decay")
-        settings = self.settings.to_json()
-        return {name: settings[name] for name in (*names, "bounds")}
+        return {name: getattr(self.settings, name) for name in (*names, "bounds")}
 
     def begin(self, observation_space: Box | None) -> None:
         """Learn the observation space, whose finite bounds give the range of its dimensions."""

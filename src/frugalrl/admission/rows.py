@@ -5,18 +5,15 @@ Rows are one array (n, d + 1): the observation of each transition and, last, its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
 from frugalrl.compiling import compiled
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Rows = NDArray[np.float64]
-
+Rows = NDArray[np.float64]
 NO_SLOTS = np.empty(0, dtype=np.int64)
 _REAL_NUMBERS = "fiub"
 """Kinds of arrays that hold real numbers; others NumPy would turn into such without a word."""
