@@ -9,15 +9,13 @@ bucket's distances give its mass without a look at its members.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from frugalrl.checks import check_choice, is_positive, number_from
 from frugalrl.compiling import compiled
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 KERNELS = ("epanechnikov", "tophat", "gaussian")
 """Names of the kernels; the position is the code that compiled functions know them by."""

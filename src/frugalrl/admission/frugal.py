@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from frugalrl.admission.density_kernels import KERNELS
 from frugalrl.admission.partition import (
     AXIS,
+    Range,
     cell_keys,
     checked_partition,
     important_dimensions,
@@ -93,9 +94,7 @@ class FrugalSettings:
         """Give the bins of each of so many dimensions."""
         return np.broadcast_to(np.asarray(self.bins, dtype=np.int64), dimensions)
 
-    def bounds_before_warmup(
-        self, dimensions: int, space: Box | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def bounds_before_warmup(self, dimensions: int, space: Box | None) -> Range:
         """Give the bounds of each dimension, infinite where the warm-up is to tell.
 
         Raises:
@@ -179,8 +178,7 @@ class WarmUp:
     @property
     def is_complete(self) -> bool:
         """Whether no transition is to come, and no slot."""
-        seen, is_awaited = self._state.tolist()
-        return bool(seen == self._settings.warmup_steps and not is_awaited)
+        return self._state.tolist() == [self._settings.warmup_steps, 0]
 
     @property
     def nbytes(self) -> int:
@@ -199,10 +197,9 @@ class WarmUp:
 
     def decide(self, offer: Offer) -> bool:
         """Take the rows of an offer, unless that has been done; False where a slot is in use."""
-        most, stores = self._settings.warmup_steps, self._settings.warmup != "observe"
+        arguments = self._settings.warmup_steps, self._settings.warmup != "observe", *offer.arrays
         while True:
-            arrays = self._rows, self._row_in, self._state
-            status = _take_rows(*arrays, most, stores, *offer.arrays)
+            status = _take_rows(self._rows, self._row_in, self._state, *arguments)
             if status != NO_ROOM:
                 return bool(status == DONE)
             self._make_room(len(offer.rows), int(offer.slots.max(initial=-1)))
@@ -229,7 +226,7 @@ class WarmUp:
         if slot < len(self._row_in):
             self._row_in[slot] = 0
 
-    def fit(self, bounds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Phi:
+    def fit(self, bounds: Range) -> Phi:
         """End the warm-up: find kappa and alpha, fill phi."""
         settings, states, rewards = self._settings, self._rows[:, :-1], self._rows[:, -1]
         important = important_dimensions(
@@ -430,9 +427,7 @@ class FrugalFilter:
     ) -> None:
         """Serve this owner and so many dimensions (0: not known yet), or refuse and stay as it was.
 
-        Raises:
-            ValueError: another serves itself of this filter, or the settings do not fit so many
-                dimensions.
+        Refused is a second owner, and a number of dimensions that the settings do not fit.
         """
         if self._owner not in ("nobody", owner):
             raise self._taken()
@@ -580,7 +575,7 @@ class FrugalFilter:
         return self._fitted().scale
 
     @property
-    def bounds_(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def bounds_(self) -> Range:
         """Range of each important dimension, (low, high)."""
         partition = self._fitted().partition
         bins = self.settings.bins_of(self._dimensions)[partition["dimension"]]

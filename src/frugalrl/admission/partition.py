@@ -6,16 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.checks import number_from
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
-    from numpy.typing import ArrayLike
 
-
+Range = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""The least and the greatest value of each dimension."""
 AXIS = np.dtype([("dimension", "i8"), ("low", "f8"), ("width", "f8"), ("last", "f8")])
 """An important dimension, where its first bin begins, the width of a bin, and its last bin.
 
@@ -67,23 +67,13 @@ def important_dimensions(
         raise ValueError("observations holds NaN or infinity; remove such rows first")
 
     # Scaling the whole matrix changes no ratio of pivots and keeps the norms from overflowing.
-    r: Any = np.linalg.qr(omega / (largest or 1.0), mode="r")
-    floor = max(1, math.ceil(min_fraction * dimensions))
-    return _pivoted_columns(r, threshold, floor)
-
-
-def _pivoted_columns(
-    matrix: NDArray[np.float64], threshold: float, fewest: int
-) -> NDArray[np.int64]:
-    """Take columns, each time the longest of what the taken ones do not explain (Gram-Schmidt).
-
-    This is column-pivoted QR that ends with the last important pivot. SciPy has the whole of it,
-    but to import its linear algebra takes longer than all else that a first decision waits for.
-    """
-    residual = matrix.copy()
+    residual: Any = np.linalg.qr(omega / (largest or 1.0), mode="r")
+    fewest = max(1, math.ceil(min_fraction * dimensions))
+    # Each time the longest column of what the taken ones do not explain (Gram-Schmidt). SciPy has
+    # the whole of pivoted QR, but to import it takes longer than all else before a first decision.
     taken: list[int] = []
     first_length = 0.0
-    while len(taken) < matrix.shape[1]:
+    while len(taken) < dimensions:
         lengths = np.sqrt(np.einsum("ij,ij->j", residual, residual))
         lengths[taken] = -1.0
         longest = float(lengths.max())
@@ -99,24 +89,19 @@ def _pivoted_columns(
     return np.array(taken, dtype=np.int64)
 
 
-def known_bounds(
-    space: Box | None, dimensions: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def known_bounds(space: Box | None, dimensions: int) -> Range:
     """Give (low, high) of the space, infinite where it is unknown."""
     if space is None:
         return np.full(dimensions, -np.inf), np.full(dimensions, np.inf)
-    low = np.asarray(space.low, dtype=np.float64).reshape(-1)
-    high = np.asarray(space.high, dtype=np.float64).reshape(-1)
-    return (
-        np.where(low > -_LARGEST_KNOWN, low, -np.inf),
-        np.where(high < _LARGEST_KNOWN, high, np.inf),
-    )
+    low, high = (np.ravel(end).astype(np.float64) for end in (space.low, space.high))
+    low[low <= -_LARGEST_KNOWN], high[high >= _LARGEST_KNOWN] = -np.inf, np.inf
+    return low, high
 
 
 def make_partition(
     important: NDArray[np.int64],
     observations: NDArray[np.floating],
-    bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
+    bounds: Range,
     bins: NDArray[np.int64],
     outside: str,
 ) -> NDArray[Any]:
@@ -132,7 +117,7 @@ def make_partition(
     Returns:
         (k,) array of `AXIS`.
     """
-    seen = np.asarray(observations[:, important], dtype=np.float64)
+    seen = observations[:, important].astype(np.float64)
     low, high, number = bounds[0][important], bounds[1][important], bins[important]
     is_known = np.isfinite(low) & np.isfinite(high)
     lower = np.where(is_known, low, np.floor(seen.min(axis=0)))
@@ -155,11 +140,9 @@ def checked_partition(partition: Any, dimensions: int) -> NDArray[Any]:
         ValueError: the arrays are not such a partition's; compiled code would trust them.
     """
     columns = [np.asarray(partition[name]) for name in AXIS.names or ()]
-    if not all(column.ndim == 1 and len(column) == len(columns[0]) for column in columns):
+    if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
         raise ValueError("the partition's arrays are not of one length")
-    made = np.empty(len(columns[0]), dtype=AXIS)
-    for name, column in zip(AXIS.names or (), columns, strict=True):
-        made[name] = column
+    made = np.array(list(zip(*columns, strict=True)), dtype=AXIS)
     if not ((made["dimension"] >= 0) & (made["dimension"] < dimensions)).all():
         raise ValueError(f"an important dimension is not one of {dimensions}")
     is_finite = np.isfinite(made["low"]) & np.isfinite(made["width"])

@@ -702,9 +702,7 @@ class Phi:
     def decide(self, offer: Offer, always: bool = False) -> bool:
         """Decide about an offer, unless that has been done; False where a free slot is in use.
 
-        Args:
-            offer: whose answer is written.
-            always: whether all its rows are stored, new or not.
+        With `always` all rows are stored, new or not.
         """
         arguments = self.partition, always, *offer.arrays
         while (status := _decide(*self.arrays, *arguments)) == NO_ROOM:
@@ -726,12 +724,9 @@ class Phi:
             self.given_up = self.given_up[self.given_up != slot]
 
     def _make_room(self, slot: int) -> None:
-        """Let the arrays grow where another reward might find them too short.
+        """Let the arrays grow where another reward, in this slot, might find them too short.
 
         They grow by a small share, so little lies idle; copying stays a constant cost per reward.
-
-        Args:
-            slot: that the reward goes into.
         """
         slots, cells, buckets = (len(array) for array in self.arrays[:3])
         if self.arrays.state["clock"] >= _NEVER:

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.admission.frugal import FrugalFilter, WarmUp
 from frugalrl.admission.partition import AXIS, cell_key, checked_partition, make_partition
-from frugalrl.admission.protocol import REPLACE, STORE, Decisions
+from frugalrl.admission.protocol import REPLACE, STORE, Decisions, Floats, Slots
 from frugalrl.admission.rows import Offer, as_rows, finite_rows
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
-    from numpy.typing import ArrayLike, NDArray
-
-    from frugalrl.admission.protocol import Floats, Slots
 
 
 @compiled

@@ -17,18 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frugalrl.admission.partition import mix
-from frugalrl.admission.protocol import REPLACE, STORE, Decisions
+from frugalrl.admission.protocol import REPLACE, STORE, Decisions, Floats, Slots
 from frugalrl.admission.rows import Offer, finite_rows
 from frugalrl.checks import integer_from, number_from
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
-    from numpy.typing import NDArray
-
-    from frugalrl.admission.protocol import Floats, Slots
 
 NONE, UNUSED = -1, -2
 """Instead of the run that follows in the ring: there is none; nothing was ever written to this."""
