@@ -559,13 +559,32 @@ def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     slot = oldest_within(phi, cell, reward, within)
     if slot >= 0:
         return slot
-    while slot < 0:
+    nearest = _nearest_beside(phi, cell, reward)
+    while nearest == np.inf:
         within *= 8.0
         slot = oldest_within(phi, cell, reward, within)
-    while slot >= 0:  # the oldest of those that are nearer still: half as many each time, or so
-        within = abs(phi.slots[slot]["reward"] - reward)
-        slot = oldest_within(phi, cell, reward, np.nextafter(within, 0.0))
-    return oldest_within(phi, cell, reward, within)
+        if slot >= 0:
+            nearest = abs(phi.slots[slot]["reward"] - reward)
+    while True:  # the oldest of those that are nearer still: half as many each time, or so
+        slot = oldest_within(phi, cell, reward, np.nextafter(nearest, 0.0))
+        if slot < 0:
+            return oldest_within(phi, cell, reward, nearest)
+        nearest = abs(phi.slots[slot]["reward"] - reward)
+
+
+@compiled
+def _nearest_beside(phi: Any, cell: Any, reward: Any) -> Any:
+    """Distance of the nearest in the list that a reward would join, infinite if that is empty."""
+    slots, buckets, owner = phi.slots, phi.buckets, phi.cells[cell]
+    slot, block = np.int64(owner["oldest"]), np.int64(owner["block"])
+    while block != 0:
+        bucket = buckets[_bucket_for(buckets, block, reward)]
+        slot, block = np.int64(bucket["oldest"]), np.int64(bucket["block"])
+    nearest = np.inf
+    while slot >= 0:
+        nearest = min(nearest, abs(slots[slot]["reward"] - reward))
+        slot = np.int64(slots[slot]["younger"])
+    return nearest
 
 
 # --- decisions --------------------------------------------------------------------------------
