@@ -290,7 +290,7 @@ class WarmUp:
 
 @compiled
 def _take_rows(
-    rows: Any, row_in: Any, state: Any, most: int, stores: bool,
+    rows: Any, row_in: Any, state: Any, most: Any, stores: Any,
     new: Any, free: Any, codes: Any, slots: Any, progress: Any,
 ) -> int:  # fmt: skip
     """Take as many rows into a warm-up as it and the free slots allow, all of them or none."""
