@@ -146,7 +146,7 @@ class Storage:
     @property
     def free_slots(self) -> int:
         """Slots that can be written before memory must grow or something must go."""
-        return min(len(self.slots), self.capacity) - self.control.item(HELD)
+        return len(self.slots) - self.control.item(HELD)
 
     @property
     def offered(self) -> int:
@@ -159,7 +159,7 @@ class Storage:
         return {name: self.control.item(place) for name, place in COUNTERS.items()}
 
     def resize_slots(self, rows: int) -> None:
-        """Allocate a number of slots; those that are used must be among them."""
+        """Allocate a number of slots up to the capacity; those that are used must be among them."""
         # refcheck is off because compiled code keeps no references, and no views are handed out.
         self.slots.resize((rows, self.slots.shape[1]), refcheck=False)
 
@@ -528,7 +528,7 @@ def write_rows(
             control[REPLACED] += 1
         elif code != STORE:
             return BAD_CODE
-        elif slot != upcoming or slot >= min(control[CAPACITY], len(slots)):
+        elif slot != upcoming or slot >= len(slots):
             return BAD_STORE
         else:
             control[STORED] += 1
