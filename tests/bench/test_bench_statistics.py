@@ -112,7 +112,7 @@ def test_fewer_than_three_seeds_have_no_interval(seeds: int) -> None:
     scores = list(range(seeds))
     for estimate in (
         statistics.estimate_mean(scores, generator()),
-        statistics.estimate_iqm(scores, generator()),
+        statistics.stratified_bootstrap([scores], statistics.pooled_iqm, generator()),
         statistics.estimate_improvement([scores], [[1, 2, 3]], generator()),
     ):
         assert estimate.interval is None

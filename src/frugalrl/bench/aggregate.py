@@ -193,7 +193,7 @@ def _summarize_method(
         reward=statistics.estimate_mean(means, generator("mean")),
         late=late,
         late_reward=statistics.estimate_mean(late_means, generator("late")),
-        iqm=statistics.estimate_iqm(means, generator("iqm")),
+        iqm=statistics.stratified_bootstrap([means], statistics.pooled_iqm, generator("iqm")),
         against_reference=comparison,
     )
 

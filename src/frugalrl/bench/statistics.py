@@ -139,11 +139,6 @@ def estimate_mean(scores: ArrayLike, generator: np.random.Generator) -> Estimate
     return stratified_bootstrap([scores], pooled_mean, generator)
 
 
-def estimate_iqm(scores: ArrayLike, generator: np.random.Generator) -> Estimate:
-    """Estimate the interquartile mean over seeds with its bootstrap interval."""
-    return stratified_bootstrap([scores], pooled_iqm, generator)
-
-
 def estimate_improvement(
     x: Sequence[ArrayLike], y: Sequence[ArrayLike], generator: np.random.Generator
 ) -> Estimate:

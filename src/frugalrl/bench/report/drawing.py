@@ -45,8 +45,10 @@ def render(figure: Figure) -> dict[str, bytes]:
 
     drawn = {}
     with rc_context(_STYLE):
-        canvas = Canvas(figsize=_SIZE, layout="tight")
+        canvas = Canvas(figsize=_SIZE, layout="constrained")
         _draw(figure, canvas.add_subplot())
+        if figure.has_legend:
+            canvas.legend(fontsize=8, ncols=3, loc="outside lower center")
         for form, date in FORMATS.items():
             file = io.BytesIO()
             canvas.savefig(file, format=form, metadata={"Title": figure.title, date: None})
@@ -72,7 +74,7 @@ def _draw(figure: Figure, axes: Axes) -> None:
     if figure.y_zero and figure.y_scale == "linear":
         axes.set_ylim(bottom=0)
     if figure.categories:
-        crowded = sum(map(len, figure.categories)) > 70
+        crowded = sum(len(name) + 2 for name in figure.categories) > 70
         axes.set_xticks(
             range(len(figure.categories)),
             figure.categories,
@@ -83,8 +85,6 @@ def _draw(figure: Figure, axes: Axes) -> None:
     else:
         _write_ticks(axes.xaxis, figure.x_scale)
     _write_ticks(axes.yaxis, figure.y_scale)
-    if figure.has_legend:
-        axes.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.14))
 
 
 def _draw_line(trace: Line, axes: Axes) -> None:
