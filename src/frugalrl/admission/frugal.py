@@ -313,9 +313,8 @@ def _take_rows(
         for j in range(rows.shape[1]):  # to copy a row at once takes a second more to compile
             rows[first + i, j] = new[i, j]
         codes[i], slots[i] = STORE if stores else DROP, -1
-    for i in range(placed):
-        row_in[free[i]] = first + i + 1
-        slots[i] = free[i]
+        if i < placed:
+            row_in[free[i]], slots[i] = first + i + 1, free[i]
     state[0] = first + decided
     state[1] = stores and placed < decided
     progress[0], progress[1] = decided, -1

@@ -229,23 +229,19 @@ class _CheckingOwner(Owner):
         given_up = [] if made.released is None else np.asarray(made.released).tolist()
         is_known = np.isin(codes, (DROP, STORE, REPLACE)).all()
         is_last = not without[:-1].any() and (not without.any() or codes[-1] == STORE)
+        in_order = placed == free[: len(placed)].tolist()
         takes_all = not without.any() or len(placed) == len(free)
+        were_held = {*self.row_in_slot, *placed}.issuperset(given_up)
         for holds, complaint in (
             (1 <= decided <= offered, f"{decided} of {offered} offered rows were decided"),
             (is_known, f"codes must be DROP, STORE or REPLACE, got {np.unique(codes)}"),
             (is_last, "a STORE without a slot must be the last decision"),
-            (
-                placed == free[: len(placed)].tolist(),
-                f"STORE must take the free slots in order, got {placed}",
-            ),
+            (in_order, f"STORE must take the free slots in order, got {placed}"),
             (takes_all, "a STORE went without a slot although one was free"),
             (len(set(given_up)) == len(given_up), "released names a slot twice"),
-            (
-                {*self.row_in_slot, *placed}.issuperset(given_up),
-                "released names a slot that holds nothing",
-            ),
+            (were_held, "released names a slot that holds nothing"),
         ):
-            _require(bool(holds), complaint)
+            _require(holds, complaint)
         self.log += zip(codes.tolist(), slots.tolist(), strict=True)
         return made
 
@@ -277,6 +273,6 @@ def _no_writing(method: str) -> Iterator[None]:
         raise AssertionError(f"{method} writes into the arrays it is given ({error})") from error
 
 
-def _require(holds: bool, complaint: str) -> None:
+def _require(holds: Any, complaint: str) -> None:
     if not holds:
         raise AssertionError(complaint)

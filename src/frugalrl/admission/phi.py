@@ -245,8 +245,7 @@ def _width_below(phi: Any, bucket: Any) -> Any:
 def _divide(phi: Any, oldest: Any, low: Any, high: Any, width: Any) -> Any:
     """Pass a list on to a new block of buckets of this width, which cover [low, high).
 
-    Returns:
-        The block; 0 when there is no room for one, and nothing has changed.
+    Gives the block; 0 when there is no room for one, and nothing has changed.
     """
     buckets, state = phi.buckets, phi.state[0]
     block = np.int64(buckets[0]["block"])
@@ -337,9 +336,7 @@ def _count(bucket: Any, reward: Any, sign: Any) -> None:
 def _prepare(phi: Any, cell: Any, reward: Any) -> bool:
     """Divide what is too crowded for another reward of a cell, 0 for a new one.
 
-    Returns:
-        Whether there is room to store the reward; else the arrays have to grow first. The contents
-        stay what they are.
+    False when the arrays have to grow first. The contents stay what they are.
     """
     cells, buckets, state = phi.cells, phi.buckets, phi.state[0]
     if state["clock"] >= _NEVER:
@@ -367,8 +364,7 @@ def _prepare(phi: Any, cell: Any, reward: Any) -> bool:
 def store(phi: Any, key: Any, cell: Any, slot: Any, reward: Any) -> bool:
     """Store a reward as the youngest of its cell, 0 for a new one, in place of what the slot held.
 
-    Returns:
-        Whether there was room; else nothing has changed, and the arrays have to grow first.
+    False when the arrays have to grow first; then nothing has changed.
     """
     slots, buckets, state = phi.slots, phi.buckets, phi.state[0]
     if slot >= len(slots) or not _prepare(phi, cell, reward):

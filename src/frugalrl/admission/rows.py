@@ -15,8 +15,6 @@ from frugalrl.compiling import compiled
 
 Rows = NDArray[np.float64]
 NO_SLOTS = np.empty(0, dtype=np.int64)
-_REAL_NUMBERS = "fiub"
-"""Kinds of arrays that hold real numbers; others NumPy would turn into such without a word."""
 
 
 class Offer:
@@ -112,16 +110,15 @@ def finite_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) ->
 
 
 def _numbers(argument: str, values: ArrayLike) -> NDArray[Any]:
-    """Give an array of real numbers; what only looks like them is refused."""
+    """Give an array of real numbers; what NumPy would turn into such without a word is refused."""
     found = "something else"
     try:
         given = np.asarray(values)
-        if given.dtype.kind in _REAL_NUMBERS:
+        if given.dtype.kind in "fiub":
             return given
-        if given.dtype != object or any(isinstance(value, str | bytes) for value in given.flat):
-            found = f"of type {given.dtype}"
-        else:
+        if given.dtype == object and not any(isinstance(it, str | bytes) for it in given.flat):
             return given.astype(np.float64)
+        found = f"of type {given.dtype}"
     except (TypeError, ValueError, OverflowError):
         pass
     raise TypeError(
