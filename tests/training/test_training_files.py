@@ -17,21 +17,21 @@ from frugalrl.training.process import InterruptGuard, blas_threads, limit_thread
 
 
 def test_only_so_many_checkpoints_are_kept(tmp_path):
-    store = CheckpointStore(tmp_path, keep=2)
+    store = CheckpointStore(tmp_path)
     for step in (5, 10, 1_000_000):
-        store.save(step, {"step": step})
+        store.save(step, {"step": step}, keep=2)
     assert [path.name for path in store.paths()] == [
         "step-000001000000.safetensors",
         "step-000000000010.safetensors",
     ]
     assert store.newest().state == {"step": 1_000_000}
-    assert CheckpointStore(tmp_path / "none", keep=1).newest() is None
+    assert CheckpointStore(tmp_path / "none").newest() is None
     store.clear()
     assert not tmp_path.exists()
 
 
 def test_a_file_limit_that_is_reached_leaves_the_old_checkpoint(tmp_path):
-    store = CheckpointStore(tmp_path, keep=1)
+    store = CheckpointStore(tmp_path)
     store.save(1, {"x": np.zeros(10)})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))

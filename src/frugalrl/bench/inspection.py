@@ -29,13 +29,12 @@ def load_buffer(path: str | os.PathLike[str]) -> ReplayBuffer:
         StateFileError: the file is damaged.
     """
     from frugalrl.replay.buffer import ReplayBuffer
-    from frugalrl.training.checkpoint import CheckpointStore
 
     directory = RunDirectory(path)
     directory.check_is_run()
     if directory.buffer.is_file():
         return ReplayBuffer.load(directory.buffer)
-    found = CheckpointStore(directory.checkpoints, keep=1).newest()
+    found = directory.checkpoints.newest()
     if found is None:
         raise RunDirectoryError(
             f"{str(directory.path)!r} has no buffer: neither buffer.safetensors (was it run with "

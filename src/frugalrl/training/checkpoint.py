@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from frugalrl.files import delete_leftovers
 from frugalrl.state_io import StateFileError, load_state, save_state
 from frugalrl.training.errors import StorageError, TrainingError
 
@@ -30,19 +29,13 @@ class Found(NamedTuple):
 
 
 class CheckpointStore:
-    """The checkpoints of one run.
+    """The checkpoints of one run, in a folder of their own."""
 
-    Args:
-        folder: where they are.
-        keep: how many stay when a new one is written.
-    """
-
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.keep = keep
 
-    def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint, then delete those that are too many.
+    def save(self, step: int, state: Mapping[str, Any], keep: int = 1) -> Path:
+        """Write a checkpoint, then delete all but so many.
 
         Raises:
             StorageError: it could not be written; the older ones are untouched.
@@ -50,7 +43,7 @@ class CheckpointStore:
         path = self.folder / f"step-{step:012d}.safetensors"
         with self.writing(f"the checkpoint of step {step}"):
             save_state(path, state, kind=KIND, version=VERSION)
-        for old in self.paths()[self.keep :]:
+        for old in self.paths()[keep:]:
             old.unlink(missing_ok=True)
         return path
 
@@ -83,14 +76,11 @@ class CheckpointStore:
         """Read the newest checkpoint that is whole; None if there never was one.
 
         Args:
-            tidy: put damaged ones out of the way and delete what was never finished; only for
-                the process that holds the directory's lock.
+            tidy: put damaged ones out of the way; only for who holds the directory's lock.
 
         Raises:
             TrainingError: there are checkpoints, but none can be read.
         """
-        if tidy:
-            delete_leftovers(self.folder)
         warnings: list[str] = []
         paths = self.paths()
         for path in paths:
@@ -109,7 +99,6 @@ class CheckpointStore:
 
     def clear(self) -> None:
         """Delete all checkpoints, and their folder if nothing else is in it."""
-        delete_leftovers(self.folder)
         for path in self.paths():
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):

@@ -157,9 +157,7 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     file = source if source.is_file() else source / "policy.safetensors"
     if file.is_file():
         return Policy.from_state(load_state(file, kind=KIND, version=VERSION))
-    from frugalrl.training.checkpoint import CheckpointStore
-
-    found = CheckpointStore(source / "checkpoints", keep=1).newest()
+    found = RunDirectory(source).checkpoints.newest()
     if found is None:
         raise RunDirectoryError(
             f"{str(source)!r} holds no policy: neither policy.safetensors nor a checkpoint"

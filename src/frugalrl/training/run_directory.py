@@ -20,6 +20,7 @@ from frugalrl.files import (
     read_json,
     write_json,
 )
+from frugalrl.training.checkpoint import CheckpointStore
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import RunDirectoryError
 
@@ -37,6 +38,7 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self.checkpoints = CheckpointStore(self.path / "checkpoints")
         self._lock = DirectoryLock(self.path)
         name = str(self.path)
         if "\0" in name or name.encode(errors="ignore").decode() != name:
@@ -49,7 +51,6 @@ class RunDirectory:
     policy = property(lambda self: self.path / "policy.safetensors")
     buffer = property(lambda self: self.path / "buffer.safetensors")
     state = property(lambda self: self.path / "state.safetensors")
-    checkpoints = property(lambda self: self.path / "checkpoints")
     tensorboard = property(lambda self: self.path / "tensorboard")
     log = property(lambda self: self.path / "run.log")
 
@@ -84,7 +85,7 @@ class RunDirectory:
 
     def _is_nothing(self, path: Path) -> bool:
         """Whether a file is only what a run leaves that was killed before its configuration."""
-        if path == self.checkpoints and path.is_dir() and not path.is_symlink():
+        if path == self.checkpoints.folder and path.is_dir() and not path.is_symlink():
             return all(map(is_leftover, path.iterdir()))
         return is_leftover(path)
 
@@ -109,7 +110,7 @@ class RunDirectory:
             RunDirectoryError: when the directory cannot be written after all.
         """
         try:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self.checkpoints.folder.mkdir(parents=True, exist_ok=True)
             self.acquire()
             content = {"version": CONFIG_VERSION, "config": config.to_dict(), **extra, **_origin()}
             write_json(self.config, content)
@@ -118,7 +119,7 @@ class RunDirectory:
             self.release()
             with contextlib.suppress(OSError):
                 (self.path / LOCK).unlink(missing_ok=True)
-                self.checkpoints.rmdir()
+                self.checkpoints.folder.rmdir()
                 self.path.rmdir()
             raise RunDirectoryError(
                 f"out={str(self.path)!r} cannot be created: {error.strerror}"
@@ -157,7 +158,7 @@ class RunDirectory:
             except DirectoryInUseError as error:
                 raise RunDirectoryError(str(error)) from error
         delete_leftovers(self.path)
-        delete_leftovers(self.checkpoints)
+        delete_leftovers(self.checkpoints.folder)
 
     def release(self) -> None:
         """Give the lock up."""

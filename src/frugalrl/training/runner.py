@@ -19,7 +19,7 @@ from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.samplers import Prioritized
 from frugalrl.state_io import load_state
 from frugalrl.training import env_state
-from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore
+from frugalrl.training.checkpoint import KIND, VERSION
 from frugalrl.training.config import (
     CUSTOM,
     TrainConfig,
@@ -173,7 +173,7 @@ def resume(
             if directory.state.is_file() and directory.buffer.is_file():
                 reopen(directory)
             directory.final.unlink(missing_ok=True)
-        found = CheckpointStore(directory.checkpoints, keep=1).newest(tidy=True)
+        found = directory.checkpoints.newest(tidy=True)
         if found is not None:
             _check_same_run(config, found.state["config"], directory)
         config = _checked_again(config)
@@ -191,7 +191,7 @@ def resume(
         agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
-            directory.checkpoints.mkdir(exist_ok=True)
+            directory.checkpoints.folder.mkdir(exist_ok=True)
             buffer = make_buffer(config, spaces, seeds)
             for line in start_from(config, agent, buffer):
                 session.say(line)
@@ -252,9 +252,8 @@ def reopen(directory: RunDirectory) -> None:
             )
     state = load_state(directory.state, kind=KIND, version=VERSION)
     state["loop"]["buffer"] = ReplayBuffer.load(directory.buffer).state_dict()
-    store = CheckpointStore(directory.checkpoints, keep=1)
-    store.folder.mkdir(exist_ok=True)
-    store.save(int(state["loop"]["counters"]["env_steps"]), state)
+    directory.checkpoints.folder.mkdir(exist_ok=True)
+    directory.checkpoints.save(int(state["loop"]["counters"]["env_steps"]), state)
     # Only now: a crash in between leaves a finished run, or one with a checkpoint.
     directory.final.unlink()
 

@@ -12,7 +12,7 @@ from frugalrl.agents.policy import Policy
 from frugalrl.files import appending, write_json
 from frugalrl.state_io import save_state
 from frugalrl.training.callbacks import Callback, RunView
-from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore, fingerprint
+from frugalrl.training.checkpoint import KIND, VERSION, fingerprint
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.console import Progress, Status, result_lines
 from frugalrl.training.env_state import undisturbed
@@ -146,11 +146,7 @@ class Session:
         self._logged_at = self._evaluated_at = self._saved_at = 0
         self._save_cost = 0.0
         self.callbacks: list[Callback] = []
-        self._path: Path | None = None
-        self._store: CheckpointStore | None = None
-        if directory is not None:
-            self._path = directory.path
-            self._store = CheckpointStore(directory.checkpoints, config.keep_checkpoints)
+        self._path = None if directory is None else directory.path
         self._view = RunView(config, self._path, lambda: self._loop.policy_state())
 
     def say(self, line: str) -> None:
@@ -201,8 +197,9 @@ class Session:
         return TrainingLoop(self.config, group, agent, buffer)
 
     def _writing(self) -> contextlib.AbstractContextManager[None]:
-        store = self._store
-        return store.writing("a file of the run") if store else contextlib.nullcontext()
+        if self.directory is None:
+            return contextlib.nullcontext()
+        return self.directory.checkpoints.writing("a file of the run")
 
     def _train(self) -> TrainResult:
         loop = self._loop
@@ -309,13 +306,13 @@ class Session:
 
     def _save(self) -> None:
         """Write a checkpoint of this moment."""
-        if self._store is None:
+        if self.directory is None:
             return
         begun = time.perf_counter()
         state = self._state()
         self._tell_problems(state["loop"]["environments"])
-        path = self._store.save(self._loop.env_steps, state)
-        self._call("on_checkpoint", path)
+        store, keep = self.directory.checkpoints, self.config.keep_checkpoints
+        self._call("on_checkpoint", store.save(self._loop.env_steps, state, keep))
         self._saved_at = self._loop.env_steps
         self._save_time = time.perf_counter()
         self._save_cost = self._save_time - begun
@@ -389,10 +386,10 @@ class Session:
             peak_memory_bytes=self._peak(),
             fingerprint=fingerprint(state),
         )
-        if self.directory is not None and self._store is not None:
+        if self.directory is not None:
             with self._writing():
                 self._write(self.directory, result, policy)
-            self._store.clear()
+            self.directory.checkpoints.clear()
         for line in result_lines(result):
             self.say(line)
         return result

@@ -12,9 +12,10 @@ import numpy as np
 from frugalrl.agents.policy import ActionScale
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import load_state
-from frugalrl.training.checkpoint import KIND, VERSION, CheckpointStore
+from frugalrl.training.checkpoint import KIND, VERSION
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.evaluation import load_policy
+from frugalrl.training.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from frugalrl.agents.agent import Agent
@@ -87,9 +88,10 @@ def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:
 
 def _saved_learner(path: Path) -> dict[str, Any] | None:
     """Read the networks of a run; None for a policy file, or a run that kept nothing else."""
-    if (path / "state.safetensors").is_file():
-        state = load_state(path / "state.safetensors", kind=KIND, version=VERSION)
-    elif found := CheckpointStore(path / "checkpoints", keep=1).newest():
+    directory = RunDirectory(path)
+    if directory.state.is_file():
+        state = load_state(directory.state, kind=KIND, version=VERSION)
+    elif found := directory.checkpoints.newest():
         state = found.state
     else:
         return None
