@@ -79,7 +79,8 @@ def main(arguments: list[str]) -> int:
 
     if config.out is None:
         config = replace(config, out=run_directory_name(config))
-    if _wants_actors(parsed):
+    _check_actors(parsed)
+    if parsed.actors:
         from frugalrl.distributed.fleet import ActorSettings
         from frugalrl.distributed.training import train as train_with_actors
 
@@ -140,14 +141,13 @@ def _whole(word: str) -> str:
     return word
 
 
-def _wants_actors(parsed: Arguments) -> bool:
-    """Tell whether actors were asked for; refuse what only they have without them."""
+def _check_actors(parsed: Arguments) -> None:
+    """Refuse what only actors have without them."""
     if parsed.actors < 0:
         raise ConfigError(f"--actors {parsed.actors} must be at least 1, or 0 for a run without")
     if not parsed.actors and (parsed.address is not None or parsed.edge_filter):
         given = "--edge-filter" if parsed.edge_filter else f"--address {parsed.address}"
         raise ConfigError(f"{given} has no effect without actors; add --actors N")
-    return parsed.actors > 0
 
 
 def _with_values(arguments: list[str]) -> list[str]:

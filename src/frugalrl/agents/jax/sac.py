@@ -110,10 +110,11 @@ def update(
     settings = spec.settings
     step = state.updates[0] + 1
     # All losses of an update see the coefficient before its own step.
-    ent_coef = entropy_coefficient(spec, state)
-    batches = critic_batches(
-        spec, state.critics, inputs, target_values(spec, state, inputs, ent_coef)
-    )
+    ent_coef = jnp.asarray(settings.initial_entropy_coefficient(), jnp.float32)
+    if settings.learns_entropy_coefficient:
+        ent_coef = jnp.exp(state.ent_coef[0])
+    targets = target_values(spec, state, inputs, ent_coef)
+    batches = critic_batches(spec, state.critics, inputs, targets)
     (loss_q, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
         state.critics, spec, batches, 0.5
     )
@@ -136,10 +137,3 @@ def update(
         state.updates + 1,
     )
     return new, (jnp.stack([loss_q, loss_pi, ent_coef, loss_ent]), errors)
-
-
-def entropy_coefficient(spec: Spec, state: SacState) -> jax.Array:
-    """Return the entropy coefficient now in force."""
-    if spec.settings.learns_entropy_coefficient:
-        return jnp.exp(state.ent_coef[0])
-    return jnp.asarray(spec.settings.initial_entropy_coefficient(), jnp.float32)
