@@ -25,12 +25,6 @@ from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 Environment = gymnasium.Env[Any, Any]
 
 _BULLET = "pip install pybullet pybullet_envs_gymnasium"
-# What an environment needs, by a part of its entry point: the module, and how to get it.
-_NEEDS = {
-    "mujoco": ("mujoco", 'pip install "gymnasium[mujoco]"'),
-    "box2d": ("Box2D", 'pip install swig && pip install "gymnasium[box2d]"'),
-    "pybullet": ("pybullet", _BULLET),
-}
 
 
 @dataclass(frozen=True)
@@ -66,9 +60,9 @@ class EnvironmentFactory:
             for wrap in self.wrappers:
                 made = wrap(made)
         except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-            raise ConfigError(
-                f"env={self.name!r} cannot be made: {error}{_install_hint(self.source)}"
-            ) from error
+            # Gymnasium's own environments name the command that installs what they need.
+            hint = f" ({_BULLET})" if "Bullet" in self.name else ""
+            raise ConfigError(f"env={self.name!r} cannot be made: {error}{hint}") from error
         except TypeError as error:
             if not arguments:
                 raise
@@ -290,16 +284,3 @@ def _nearest(name: str) -> str:
     if near is None:
         return "; `python -c 'import gymnasium; gymnasium.pprint_registry()'` lists them"
     return f"; did you mean {near}-v{max(versions[near])}?"
-
-
-def _install_hint(source: Any) -> str:
-    """Name the command that installs what is missing, nothing if it is there."""
-    entry = getattr(source, "entry_point", "")
-    entry = entry if isinstance(entry, str) else ""
-    for mark, (module, command) in _NEEDS.items():
-        if mark in entry:
-            try:
-                importlib.import_module(module)
-            except ImportError:
-                return f"; install what it needs: {command}"
-    return ""
