@@ -19,7 +19,7 @@ from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import Grid, Job, start_process
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
-from frugalrl.files import read_json, write_json
+from frugalrl.files import read_json
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
@@ -115,27 +115,6 @@ def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
     grid.run(view)
     assert order(root)[4:] == ["fac 1"]
     assert view.lines[0].startswith("resumed")
-
-
-def test_a_directory_of_an_older_version_goes_on_where_it_is(tmp_path: Path) -> None:
-    root = tmp_path / "r"
-    make_grid(root, "baseline", seeds=2).run(Lines())
-    (root / "runs").rename(root / "cells")
-    for path in root.glob("cells/**/run.json"):
-        path.rename(path.with_name("cell.json"))
-    described = read_json(root / "grid.json")
-    assert described is not None
-    described["cells"] = described.pop("runs")
-    write_json(root / "grid.json", described)
-    assert len(read_results(root).runs) == 2
-    (root / "cells/Pendulum-v1/sac/baseline/seed-1/done.json").unlink()
-    assert [problem.state for problem in read_results(root).problems] == ["unfinished"]
-    grid = make_grid(root, "baseline", seeds=3)
-    assert [job.state for job in grid.jobs] == ["done", "waiting", "waiting"]
-    grid.run(Lines())
-    assert (root / "cells/Pendulum-v1/sac/baseline/seed-1/done.json").is_file()
-    assert (root / "runs/Pendulum-v1/sac/baseline/seed-2/done.json").is_file()
-    assert len(read_results(root).runs) == 3
 
 
 def test_a_failed_run_is_tried_again(tmp_path: Path) -> None:

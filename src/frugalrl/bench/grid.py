@@ -23,7 +23,6 @@ from frugalrl.bench.runs import (
     Run,
     describe_change,
     listed_runs,
-    read_run_file,
 )
 from frugalrl.files import DirectoryLock, read_json, write_json
 from frugalrl.training.process import InterruptGuard
@@ -199,7 +198,7 @@ class Grid:
 
     def _look_at(self, job: Job) -> None:
         """See whether a job is done; refuse one that was begun with other settings."""
-        values = read_run_file(job.directory)
+        values = read_json(job.directory / RUN_FILE)
         stored = Run.from_json(values) if values is not None else job.run
         if stored.fingerprint != job.run.fingerprint:
             raise BenchError(

@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.measures import convergence_point, recent_mean
 from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method
-from frugalrl.bench.runs import (
-    DONE_FILE,
-    ERROR_FILE,
-    RUN_DIRECTORY,
-    Run,
-    listed_runs,
-    read_run_file,
-)
+from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, listed_runs
 from frugalrl.files import read_json
 
 GRID_FILE = "grid.json"
@@ -172,7 +165,7 @@ def read_results(directory: str | Path) -> Results:
 def read_result(root: Path, run: Run) -> Result | Problem:
     """Look at one run's directory."""
     directory = run.directory(root)
-    if read_run_file(directory) is None:
+    if read_json(directory / RUN_FILE) is None:
         return Problem(run, "missing")
     done = read_done(directory, run)
     if done is not None:

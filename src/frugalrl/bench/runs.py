@@ -15,16 +15,14 @@ from typing import Any
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import GRID_ONLY, METHODS
 from frugalrl.bench.suites import Suite, Task
-from frugalrl.files import read_json
 from frugalrl.training.errors import ConfigError
 
 RUN_FILE = "run.json"
 DONE_FILE = "done.json"
 ERROR_FILE = "error.txt"
 RUN_DIRECTORY = "run"
-FOLDERS = ("runs", "cells")
-"""Where a results directory has its runs; the second is what older versions called it."""
-_OLD_RUN_FILE = "cell.json"
+RUNS = "runs"
+"""Where a results directory has its runs."""
 _OF_ENVIRONMENTS = ("env_kwargs", "wrappers", "max_episode_steps")
 
 
@@ -62,9 +60,8 @@ class Run:
         return Path(env) / self.algo / self.method / f"seed-{self.seed}"
 
     def directory(self, root: Path) -> Path:
-        """Directory of this run in a results directory; an older version's stays where it is."""
-        new, old = (root / folder / self.path for folder in FOLDERS)
-        return old if old.is_dir() else new
+        """Directory of this run in a results directory."""
+        return root / RUNS / self.path
 
     @property
     def fingerprint(self) -> str:
@@ -96,18 +93,13 @@ class Run:
             ) from None
 
 
-def read_run_file(directory: Path) -> dict[str, Any] | None:
-    """Read what describes a run in its directory; None where it is missing or damaged."""
-    return read_json(directory / RUN_FILE) or read_json(directory / _OLD_RUN_FILE)
-
-
 def listed_runs(grid: Mapping[str, Any]) -> list[Run]:
     """List the runs that a results directory's description names.
 
     Raises:
         BenchError: One of them is damaged.
     """
-    listed: Any = next((grid[folder] for folder in FOLDERS if folder in grid), [])
+    listed: Any = grid.get(RUNS)
     return [Run.from_json(values) for values in listed] if isinstance(listed, list) else []
 
 

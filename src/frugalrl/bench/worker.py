@@ -25,7 +25,7 @@ from frugalrl.bench import contents, origin
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.matched import MatchedRandom
 from frugalrl.bench.methods import GRID_ONLY, MATCHED_REPLACE, RELEASED
-from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, read_run_file
+from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run
 from frugalrl.files import DirectoryLock, read_json, write_json
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import StateFileError
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
 
 def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
     """Bring a run to its end, from wherever it is."""
-    stored = read_run_file(directory)
+    stored = read_json(directory / RUN_FILE)
     if stored is None:
         raise FileNotFoundError(f"{directory} has no readable {RUN_FILE}")
     run = Run.from_json(stored)

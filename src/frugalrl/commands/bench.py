@@ -23,7 +23,7 @@ class Options(GridOptions):
     """
 
     suite: str
-    """smoke, classic, paper, ablation, budget, small-actor, or the path of a TOML file."""
+    """smoke, classic, paper, ablation, budget, budget-quick, small-actor, or a TOML file's path."""
     out: Path | None = None
     """Results directory; None: results/SUITE, after the file's name where the suite is a file."""
     only: str = ""

@@ -46,6 +46,8 @@ class InterruptGuard:
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.signum is not None:
+            if os.isatty(2):
+                os.write(2, b"\x1b[?25h")  # the cursor, which a progress bar hides
             os._exit(128 + signum)
         self.signum = signum
         # Straight to the descriptor: a handler may interrupt a print half-way.

@@ -18,7 +18,7 @@ from frugalrl.bench.report.table import markdown_text, to_latex, to_markdown
 from frugalrl.bench.report.tables import all_tables
 from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.results import Result, read_results
-from frugalrl.bench.runs import FOLDERS
+from frugalrl.bench.runs import RUNS
 from frugalrl.files import read_json, replacing, write_json
 
 PAGE = "report.html"
@@ -54,7 +54,7 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
     """
     target = Path(out) if out is not None else Path(directory)
     summary = summarize(read_results(directory))
-    there = any((Path(directory) / folder).is_dir() for folder in FOLDERS)
+    there = (Path(directory) / RUNS).is_dir()
     if (target / PAGE).is_file() and not there:
         raise BenchError(
             f"{directory} holds a report but not the runs it was made from: nothing to write anew"
