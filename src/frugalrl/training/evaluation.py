@@ -7,25 +7,17 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.agents.policy import Policy
 from frugalrl.state_io import load_state, save_state
-from frugalrl.training.environments import (
-    Environment,
-    find_environment,
-    make_factory,
-    reset,
-    step,
-    success,
-)
+from frugalrl.training import environments
+from frugalrl.training.environments import Environment, find_environment, make_factory
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from frugalrl.agents.policy import Policy
 
 _ASK_EVERY = 1000
 LONGEST = 10_000
@@ -109,13 +101,15 @@ def run_episodes(
             return None
         total = cost = 0.0
         length = 0
-        observation = reset(environment, shape, int(seed))
+        observation = environments.reset(environment, shape, int(seed))
         frame()
         over = False
         while not over:
             action = policy(np.asarray(observation, dtype=np.float32))
             cost += float(np.square(action, dtype=np.float64).sum())
-            observation, reward, terminated, truncated, info = step(environment, action, shape)
+            observation, reward, terminated, truncated, info = environments.step(
+                environment, action, shape
+            )
             frame()
             total += float(reward)
             length += 1
@@ -126,7 +120,7 @@ def run_episodes(
             if length % _ASK_EVERY == 0 and stop():
                 return None
         rows.append((total, length, cost, float(reward)))
-        successes += success(info)
+        successes += environments.success(info)
     rewards, lengths, costs, lasts = map(np.array, zip(*rows, strict=True))
     numbers = np.asarray(seeds, np.int64)
     return Episodes(numbers, rewards, lengths, costs, lasts, np.array(successes), cut)
@@ -151,8 +145,6 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
         RunDirectoryError: there is no policy.
         StateFileError: the file is damaged.
     """
-    from frugalrl.agents.policy import Policy
-
     source = Path(path)
     file = source if source.is_file() else source / "policy.safetensors"
     if file.is_file():

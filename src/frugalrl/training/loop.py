@@ -6,13 +6,15 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.agents.agent import Agent
 from frugalrl.agents.settings import LOSSES
 from frugalrl.compiling import COMPILATION
+from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.n_step import NStepReturns
 from frugalrl.replay.results import REFUSED
 from frugalrl.training.config import TrainConfig
@@ -20,10 +22,6 @@ from frugalrl.training.errors import BrokenEnvironmentError
 from frugalrl.training.normalization import Normalizer
 from frugalrl.training.records import Row
 from frugalrl.training.vector import EnvironmentGroup
-
-if TYPE_CHECKING:
-    from frugalrl.agents.agent import Agent
-    from frugalrl.replay.buffer import ReplayBuffer
 
 _REFUSED_SHARE = 0.01
 _REFUSED_GRACE = 1000  # steps: a single bad value among the first few is no catastrophe

@@ -6,10 +6,12 @@ import contextlib
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from frugalrl.agents.agent import Agent
 from frugalrl.agents.policy import Policy
 from frugalrl.files import appending, write_json
+from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import save_state
 from frugalrl.training.callbacks import Callback, RunView
 from frugalrl.training.checkpoint import KIND, VERSION, fingerprint
@@ -24,10 +26,6 @@ from frugalrl.training.process import InterruptGuard, blas_threads, peak_memory
 from frugalrl.training.records import Recorder, Row
 from frugalrl.training.run_directory import Method, RunDirectory
 from frugalrl.training.vector import AsyncGroup, EnvironmentGroup, SyncGroup
-
-if TYPE_CHECKING:
-    from frugalrl.agents.agent import Agent
-    from frugalrl.replay.buffer import ReplayBuffer
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from frugalrl.agents.agent import Agent
 from frugalrl.agents.policy import ActionScale
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import load_state
 from frugalrl.training.checkpoint import KIND, VERSION
+from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.evaluation import load_policy
 from frugalrl.training.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from frugalrl.agents.agent import Agent
-    from frugalrl.training.config import TrainConfig
 
 _NETWORKS = ("actor", "actor_target", "critics", "targets", "ent_coef")
 
