@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from frugalrl.admission.density_kernels import RULE, bucket_mass, mass, rule_of
 from frugalrl.admission.partition import cell_key
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, Floats
-from frugalrl.admission.rows import NO_SLOTS, Offer, as_rows
+from frugalrl.admission.rows import NO_SLOTS, Offer
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
@@ -369,7 +369,8 @@ def store(phi: Any, key: Any, cell: Any, slot: Any, reward: Any) -> bool:
     slots, buckets, state = phi.slots, phi.buckets, phi.state[0]
     if slot >= len(slots) or not _prepare(phi, cell, reward):
         return False
-    if remove(phi, slot):  # which takes no room
+    if slots[slot]["cell"] != 0:
+        remove(phi, slot)  # which takes no room
         cell = cell if phi.cells[cell]["count"] > 0 else 0
         _prepare(phi, cell, reward)
     if cell == 0:
@@ -730,8 +731,9 @@ class Phi:
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Store one row, unless its slot is known already."""
         if slot not in self.given_up.tolist():
-            row = as_rows(np.asarray(observation)[None], [reward], 0)
-            self.decide(Offer(row, [slot]), always=True)
+            row = np.empty((1, len(observation) + 1))
+            row[0, :-1], row[0, -1] = observation, reward
+            self.decide(Offer(row, np.array([slot])), always=True)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
