@@ -120,6 +120,7 @@ def test_unsupported_spaces(observation, action, message, tmp_path):
         ({"admission": "reservoir", "fac_bins": 3}, "fac_bins=3 has no.*admission='reservoir'"),
         ({"admission": "reservoir", "reservoir_run_length": 0}, "--reservoir setting.*length=0"),
         ({"admission": "fac", "fac_bins": 0}, "bins=0"),
+        ({"admission": "fac", "fac_kernel": "tophut"}, "fac_kernel='tophut'.*mean 'tophat'"),
         ({"admission": "fac", "fac_bounds": "[[0"}, "fac_bounds"),
         ({"buffer_bytes": "12 parsecs"}, "12 parsecs"),
         ({"buffer_bytes": "900B", "batch_size": 64}, "batch_size=64.*buffer_bytes='900B'"),
