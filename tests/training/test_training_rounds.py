@@ -7,6 +7,7 @@ import dataclasses
 import gymnasium
 import numpy as np
 import pytest
+from training_tiny import take_slots
 
 import frugalrl
 from frugalrl.agents.agent import Agent
@@ -137,7 +138,7 @@ def test_an_empty_buffer_is_not_drawn_from(tiny):
         def offer(self, observations, rewards, free):
             wanted = self.seen + np.arange(len(rewards)) >= 90
             self.seen += len(rewards)
-            return self._take_slots(wanted, free)
+            return take_slots(wanted, free)
 
     result = train(tiny(steps=100, admission=Nothing(), **QUIET))
     assert result.updates == 10

@@ -1,7 +1,10 @@
-"""The configuration of a run that takes a moment."""
+"""The configuration of a run that takes a moment, and what a filter of one's own needs."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from frugalrl.admission.protocol import Decisions
 from frugalrl.training import TrainConfig
 
 TINY = TrainConfig(
@@ -17,3 +20,10 @@ TINY = TrainConfig(
     checkpoint_every=100,
     tensorboard=False,
 )
+
+
+def take_slots(wanted, free) -> Decisions:
+    """Decide as a filter of one's own: wanted rows get free slots, of which there are enough."""
+    slots = np.full(len(wanted), -1)
+    slots[wanted] = free[: wanted.sum()]
+    return Decisions(wanted.astype(np.int8), slots)
