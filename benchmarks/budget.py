@@ -30,11 +30,13 @@ LABELS = {
     "baseline": "all transitions",
     "small": "ring",
     "random-slot": "random eviction",
-    "reservoir": "ReservoirFilter",
     "fac": "FrugalFilter",
+    "reservoir": "newest and a sample",
 }
+TRIED = ("reservoir",)
+"""Rules that are gone, of which the figure says nothing."""
 SB3 = "ring of Stable-Baselines3"
-COLORS = dict(zip(LABELS, ("#444444", "#7a5fd3", "#c1440e", "#1a9e4b", "#2166d1"), strict=True))
+COLORS = dict(zip(LABELS, ("#444444", "#7a5fd3", "#c1440e", "#2166d1", "#1a9e4b"), strict=True))
 COLUMNS = (
     "task", "buffer", "seeds", "MB", "SB3's MB", "final reward", "second half",
     "less the ring's", "less random eviction's",
@@ -131,15 +133,15 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
         full = [entry for entry in entries if rule(entry) == "baseline"]
         for number, name in enumerate(LABELS):
             points = [entry for entry in entries if rule(entry) == name]
-            if not points:
+            if not points or name in TRIED:
                 continue
             # With room for everything every rule for a given size is the full buffer.
-            points += full if name in ("small", "random-slot", "reservoir") else []
+            points += full if name in ("small", "random-slot") else []
             points.sort(key=lambda entry: entry.bytes)
             rewards = np.array([entry.late_reward.value for entry in points])
-            bounds = np.array([entry.late_reward.interval for entry in points]).T
+            bounds = np.array([e.late_reward.interval or (np.nan, np.nan) for e in points]).T
             # Rules of one size stand a little apart, so that each interval can be seen.
-            apart = [1.0 if entry in full else 1.06 ** (number - 2) for entry in points]
+            apart = [1.0 if share(entry) == 1.0 else 1.06 ** (number - 1.5) for entry in points]
             axes.errorbar(
                 np.array([entry.bytes / 1e6 for entry in points]) * apart,
                 rewards,

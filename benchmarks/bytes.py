@@ -2,10 +2,10 @@
 
 SAC learns each task for some steps, one update per four steps. The stream of transitions that it
 met is then put into every contender: Stable-Baselines3's ReplayBuffer, ours without a filter
-(float32 and float16), with the frugal filter, and, with room for 5 % of the stream, a ring, random
-eviction and ReservoirFilter. Bytes are those of the arrays (`nbytes`), the filter's included.
-`unshared` is the share of kept transitions whose next state no other one shares: what a coder of
-next states as differences could work on.
+(float32 and float16), with the frugal filter, and, with room for 5 % of the stream, a ring and
+random eviction. Bytes are those of the arrays (`nbytes`), the filter's included. `unshared` is the
+share of kept transitions whose next state no other one shares: what a coder of next states as
+differences could work on.
 
     python benchmarks/bytes.py [--steps N] [--tasks Hopper-v5 ...] [--out FILE]
 """
@@ -54,7 +54,6 @@ def contenders(steps: int) -> dict[str, dict[str, Any]]:
         'FAC, warmup="filter"': {"admission": frugalrl.FrugalFilter(**warmup, warmup="filter")},
         "5 %, ring": small,
         "5 %, random eviction": {**small, "eviction": "random"},
-        "5 %, reservoir": {**small, "admission": frugalrl.ReservoirFilter()},
     }
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from frugalrl.admission.partition import important_dimensions
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.admission.released import ReleasedFilter
-    from frugalrl.admission.reservoir import ReservoirFilter
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.replay.results import Batch, BufferStats, Outcome
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
@@ -35,7 +34,6 @@ _EXPORTS = {
     "admission.partition": ("important_dimensions",),
     "admission.protocol": ("AdmissionFilter", "Decisions"),
     "admission.released": ("ReleasedFilter",),
-    "admission.reservoir": ("ReservoirFilter",),
     "replay.buffer": ("ReplayBuffer",),
     "replay.results": ("Batch", "BufferStats", "Outcome"),
     "replay.samplers": ("LargeBatch", "Prioritized", "Sampler", "Uniform"),
@@ -63,7 +61,6 @@ __all__ = [
     "RandomAdmit",
     "ReleasedFilter",
     "ReplayBuffer",
-    "ReservoirFilter",
     "Sampler",
     "StateFileError",
     "TrainConfig",

@@ -143,7 +143,7 @@ def test_an_ablation_of_another_environment() -> None:
 
 
 def test_settings_of_the_command_line_outrank_the_suite() -> None:
-    pairs = ["net-arch=[8, 8]", "fac_bins=70", "fac_warmup_steps=300", "reservoir_run_length=5"]
+    pairs = ["net-arch=[8, 8]", "fac_bins=70", "fac_warmup_steps=300"]
     runs = {run.method: run for run in expand(suites.with_settings(load_suite("smoke"), pairs))}
     assert runs["baseline"].settings["net_arch"] == [8, 8]
     assert runs["fac"].settings["fac_bins"] == 70
@@ -151,7 +151,6 @@ def test_settings_of_the_command_line_outrank_the_suite() -> None:
     # Settings of a filter go to the methods that have it.
     for name, run in runs.items():
         assert ("fac_bins" in run.settings) == name.startswith("fac"), name
-        assert ("reservoir_run_length" in run.settings) == (name == "reservoir"), name
 
 
 def test_environments_are_tried_with_their_arguments_and_wrappers() -> None:

@@ -20,7 +20,6 @@ def test_the_methods_of_the_paper_and_the_controls() -> None:
         "fac",
         "fac-paper",
         "fac-released",
-        "reservoir",
         "laber",
         "per",
         "fac+laber",
@@ -60,15 +59,6 @@ def test_parameters_change_a_method() -> None:
     kernel = methods.find_method("fac+per@kernel=tophat")
     assert kernel.settings["fac_kernel"] == "tophat"
     assert methods.split_variant("fac@epsilon=0.1,mu=70") == ("fac", {"epsilon": "0.1", "mu": "70"})
-
-
-def test_the_filter_for_a_given_size_takes_parameters_too():
-    method = methods.find_method("reservoir@newest_share=0.8,run_length=5,share=0.05")
-    assert method.settings["reservoir_newest_share"] == 0.8
-    assert method.settings["reservoir_run_length"] == 5
-    for name in ("fac@run_length=8", "reservoir@epsilon=0.1", "small@run_length=8"):
-        with pytest.raises(BenchError, match="has no filter to change"):
-            methods.find_method(name)
 
 
 def test_the_default_value_is_the_method_itself() -> None:

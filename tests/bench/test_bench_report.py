@@ -397,7 +397,7 @@ def test_awkward_data_is_drawn() -> None:
 
 def test_a_single_curve_has_a_legend_too() -> None:
     x = np.arange(5.0)
-    assert Figure("f", "t", "x", "y", [Line("Reservoir", x, x, "#000000")]).has_legend
+    assert Figure("f", "t", "x", "y", [Line("Small ring", x, x, "#000000")]).has_legend
     assert not Figure("f", "t", "x", "y", [Bars("", x, "#000000")]).has_legend
 
 

@@ -25,7 +25,6 @@ from frugalrl import (
     FrugalFilter,
     RandomAdmit,
     ReplayBuffer,
-    ReservoirFilter,
     StateFileError,
 )
 from frugalrl.state_io import _checksum
@@ -40,7 +39,6 @@ FILTERS: dict[str, Any] = {
     "replace": lambda: FrugalFilter(warmup_steps=25, bins=3),
     "discard": lambda: FrugalFilter(warmup_steps=25, bins=3, on_equivalent="discard"),
     "filter": lambda: FrugalFilter(warmup_steps=25, bins=3, warmup="filter"),
-    "reservoir": lambda: ReservoirFilter(run_length=4),
     "fine": lambda: FrugalFilter(warmup_steps=25, bins=50, kernel="gaussian"),
 }
 SAMPLERS = ("uniform", "prioritized", "large_batch")
@@ -198,7 +196,7 @@ def check_agreement(buffer: ReplayBuffer) -> None:
     stats = buffer.stats
     assert stats.stored - stats.evicted == len(buffer)
     check_storage(buffer._storage)
-    if isinstance(buffer.admission, FrugalFilter | ReservoirFilter):
+    if isinstance(buffer.admission, FrugalFilter):
         assert np.array_equal(buffer.admission.slots_held(), buffer.slots())
     again = ReplayBuffer.from_state_dict(buffer.state_dict())
     assert same(again.state_dict(), buffer.state_dict())
@@ -211,7 +209,6 @@ INTERRUPTED = [
     ("replace", {}),
     ("replace", {"sampler": "prioritized"}),
     ("discard", {"dtype": "float16"}),
-    ("reservoir", {}),
     ("filter", {}),
     ("filter", {"sampler": "prioritized", "capacity": 17}),
     ("replace", {"capacity": None, "capacity_bytes": 6_000, "sampler": "prioritized"}),

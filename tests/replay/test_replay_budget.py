@@ -13,7 +13,6 @@ from replay_soundness import check_storage
 
 from frugalrl.admission.controls import RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
-from frugalrl.admission.reservoir import ReservoirFilter
 from frugalrl.replay.buffer import ReplayBuffer
 
 FILTERS: dict[str, Any] = {
@@ -21,7 +20,6 @@ FILTERS: dict[str, Any] = {
     "random": lambda: RandomAdmit(0.5),
     "fac": lambda: FrugalFilter(warmup_steps=200),
     "coarse": lambda: FrugalFilter(warmup_steps=200, bins=3),
-    "reservoir": lambda: ReservoirFilter(),
     "filter": lambda: FrugalFilter(warmup_steps=200, bins=8, warmup="filter"),
 }
 
@@ -31,7 +29,6 @@ LIMITS = {
     "random": "50kB",
     "fac": "120kB",
     "coarse": "250kB",
-    "reservoir": "80kB",
     "filter": "100kB",
 }
 
@@ -98,18 +95,6 @@ def test_the_limit_is_well_used(admission: str, sampler: str) -> None:
     while buffer.stats.evicted < 100:
         buffer.add(*stream.rows())
     assert 0.85 * 300_000 < buffer.nbytes <= 300_000
-
-
-def test_a_filter_chooses_what_is_overwritten_within_the_bytes_too() -> None:
-    """What goes by age makes up for states that fewer neighbours share, and is little."""
-    buffer = make("300kB", 11, "reservoir")
-    stream = Stream(1, 11)
-    for _ in range(12_000):
-        buffer.add(*stream.rows())
-    stats = buffer.stats
-    assert stats.replaced > 10 * stats.evicted
-    assert len(buffer) > 2_500
-    check_storage(buffer._storage)
 
 
 def test_the_ratio_of_states_to_transitions_follows_the_stream() -> None:

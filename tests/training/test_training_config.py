@@ -75,8 +75,6 @@ def test_every_argument_of_the_filter_is_a_setting():
     names = set(inspect.signature(frugalrl.FrugalFilter).parameters)
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     assert {f"fac_{name}" for name in names} <= fields
-    reservoir = set(inspect.signature(frugalrl.ReservoirFilter).parameters) - {"seed"}
-    assert {f"reservoir_{name}" for name in reservoir} <= fields
 
 
 def test_filter_settings_reach_the_filter():
@@ -87,9 +85,6 @@ def test_filter_settings_reach_the_filter():
     assert (paper.settings.bins, paper.settings.on_equivalent) == (70, "discard")
     ranges = dataclasses.replace(config, fac_bounds="[[0, 0, 0], [1, 2, 3]]")
     assert make_admission(ranges, 0).settings.bounds[1] == (1.0, 2.0, 3.0)
-    reservoir = TrainConfig(env="Pendulum-v1", admission="reservoir", reservoir_run_length=3)
-    assert (made := make_admission(reservoir, seed=5)).run_length == 3
-    assert made.seed == 5
 
 
 def test_a_filter_given_as_an_object_is_written_down():
@@ -97,10 +92,6 @@ def test_a_filter_given_as_an_object_is_written_down():
     config = describe_admission(TrainConfig(env="Pendulum-v1", admission=given), given)
     assert config.admission == "fac"
     assert make_admission(config, 0).settings == given.settings
-    rare = frugalrl.ReservoirFilter(newest_share=0.25, run_length=10)
-    config = describe_admission(TrainConfig(env="Pendulum-v1", admission=rare), rare)
-    assert (config.admission, config.reservoir_newest_share) == ("reservoir", 0.25)
-    assert repr(make_admission(config, rare.seed)) == repr(rare)
     half = frugalrl.RandomAdmit(rate=0.5)
     assert describe_admission(config, half).random_rate == 0.5
     assert describe_admission(config, frugalrl.AdmitAll()).admission == "none"

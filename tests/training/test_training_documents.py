@@ -28,7 +28,7 @@ def test_flags_in_the_guide_exist():
     known = fields | {f"no_{name}" for name in fields} | {"resume", "episodes", "video", "help"}
     flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z-]*[a-z])\b", page)}
     assert {"learning_starts", "fac_bins", "envs"} <= flags
-    assert flags - known - {"fac", "reservoir"} == set()
+    assert flags - known - {"fac"} == set()
 
 
 def test_the_guides_example_runs(tmp_path, monkeypatch):

@@ -64,7 +64,7 @@ def measure_speed(run: Run) -> Speed:
         BenchError: The run cannot be made.
     """
     from frugalrl.bench.worker import train_config
-    from frugalrl.training.config import OF_A_FILTER, resolve
+    from frugalrl.training.config import OF_THE_FILTER, resolve
     from frugalrl.training.environments import make_factory
     from frugalrl.training.evaluation import run_episodes
     from frugalrl.training.runner import train
@@ -72,7 +72,7 @@ def measure_speed(run: Run) -> Speed:
     plain = {
         name: value
         for name, value in run.settings.items()
-        if name != "admission" and not name.startswith(OF_A_FILTER)
+        if name != "admission" and not name.startswith(OF_THE_FILTER)
     }
     try:
         resolved = resolve(train_config(replace(run, settings=plain), {}, None)).config

@@ -1,8 +1,8 @@
 """The methods compared: what each changes in a run, how it is called and drawn.
 
-A method's name may carry parameters after an `@`: of the filter (`fac@epsilon=0.1,mu=70`,
-`reservoir@newest_share=0.5`), of the buffer (`small@share=0.05,eviction=random`), or the method
-that a control is made to match (`small@of=fac-paper`).
+A method's name may carry parameters after an `@`: of the filter (`fac@epsilon=0.1,mu=70`), of the
+buffer (`small@share=0.05,eviction=random`), or the method that a control is made to match
+(`small@of=fac-paper`).
 """
 
 from __future__ import annotations
@@ -53,15 +53,9 @@ class Method:
     """The method of that run."""
 
     @property
-    def filter(self) -> str:
-        """Name of the filter whose settings this method takes; FAC's in whichever version."""
-        admission = str(self.settings.get("admission", "none"))
-        return "fac" if admission == RELEASED else admission
-
-    @property
     def frugal(self) -> bool:
-        """Whether this method filters what enters the buffer with FAC."""
-        return self.filter == "fac"
+        """Whether this method filters what enters the buffer with FAC, in whichever version."""
+        return self.settings.get("admission") in ("fac", RELEASED)
 
 
 def data_text(name: str) -> str:
@@ -75,7 +69,6 @@ METHODS = {
 }
 
 _RENAMED = {
-    "diverse": "rare transitions kept longer were no better than chance; use reservoir",
     "fac-discard": "use fac-paper for the paper's text, or fac@on_equivalent=discard for our "
     "filter that drops",
     "random": "use random-drop, which keeps the warm-up and drops at FAC's rate after it",
@@ -85,20 +78,19 @@ _RENAMED = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """A hyper-parameter of a filter; FAC's go by the paper's symbols."""
+    """A hyper-parameter of the filter, by the paper's symbol."""
 
     setting: str
-    """The name in a run's configuration: the filter's, and the argument's."""
+    """The name in a run's configuration."""
     about: str
 
     @property
     def default(self) -> Any:
         """The filter's own."""
-        from frugalrl import FrugalFilter, ReservoirFilter
+        from frugalrl import FrugalFilter
 
-        owner, _, argument = self.setting.partition("_")
-        made = {"fac": FrugalFilter, "reservoir": ReservoirFilter}[owner]
-        return inspect.signature(made).parameters[argument].default
+        argument = self.setting.removeprefix("fac_")
+        return inspect.signature(FrugalFilter).parameters[argument].default
 
 
 PARAMETERS = {
@@ -111,11 +103,6 @@ PARAMETERS = {
     "bandwidth": Parameter("fac_bandwidth", "bandwidth of the kernel"),
     "on_equivalent": Parameter("fac_on_equivalent", "what an equivalent transition does"),
     "warmup": Parameter("fac_warmup", "what happens to the warm-up's transitions"),
-}
-_OF_FILTERS = {
-    **PARAMETERS,
-    "newest_share": Parameter("reservoir_newest_share", "share of places for the newest"),
-    "run_length": Parameter("reservoir_run_length", "neighbours overwritten together"),
 }
 
 
@@ -180,11 +167,10 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
     for key, text in split_variant(name)[1].items():
         if not text:
             raise BenchError(f"{key!r} is no parameter=value, in method {name}")
-        if key in _OF_FILTERS:
-            setting = _OF_FILTERS[key].setting
-            if not setting.startswith(f"{method.settings.get('admission')}_"):
+        if key in PARAMETERS:
+            if method.settings.get("admission") != "fac":
                 raise BenchError(f"method {name!r}: {method.name} has no filter to change {key} of")
-            changed = {**made.settings, setting: _parse(key, text)}
+            changed = {**made.settings, PARAMETERS[key].setting: _parse(key, text)}
             made = replace(made, settings=changed, color=PLAIN_COLOR)
             words.append(f"{key} {text}")
         elif key == "share":
@@ -202,7 +188,7 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             made = replace(made, source=source.name)
             words.append(f"as {source.label}")
         else:
-            known_parameters = [*_OF_FILTERS, "share", "eviction", "of"]
+            known_parameters = [*PARAMETERS, "share", "eviction", "of"]
             check_choice("parameter", key, known_parameters, BenchError)
     shown = ", ".join(words)
     return replace(made, label=f"{method.label}, {shown}", about=f"{method.about}; {shown}")
@@ -230,7 +216,7 @@ def _with_share(method: Method, text: str) -> Method:
 
 def _parse(parameter: str, text: str) -> Any:
     """Read a value of the type of the parameter's default."""
-    kind = type(_OF_FILTERS[parameter].default)
+    kind = type(PARAMETERS[parameter].default)
     if kind is str:
         return text
     try:

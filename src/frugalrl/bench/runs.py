@@ -128,7 +128,7 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
 
     Settings of a filter go to the methods that have it.
     """
-    from frugalrl.training.config import OF_A_FILTER, WARMUP_STEPS
+    from frugalrl.training.config import OF_THE_FILTER, WARMUP_STEPS
     from frugalrl.training.presets import defaults, find_preset
 
     method = suite.method(method_name)
@@ -138,7 +138,7 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
     settings = {
         name: value
         for name, value in common.items()
-        if not name.startswith(OF_A_FILTER) or name.startswith(f"{method.filter}_")
+        if method.frugal or not name.startswith(OF_THE_FILTER)
     }
     settings |= method.settings
     preset = {} if settings.get("preset") == "none" else find_preset(task.env, task.algo)

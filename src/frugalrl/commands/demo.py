@@ -1,4 +1,4 @@
-"""frugalrl demo: the reward from a twentieth of the buffer, by a filter and by a ring."""
+"""frugalrl demo: the reward with FAC's filter, and from a twentieth of the buffer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ENV = "Pendulum-v1"
 SHARE = 0.05
-METHODS = ("baseline", "fac", f"reservoir@share={SHARE}", f"small@share={SHARE}")
+METHODS = ("baseline", "fac", f"random-slot@share={SHARE}", f"small@share={SHARE}")
 WARMUP_STEPS = 2_000
 
 
@@ -23,9 +23,9 @@ WARMUP_STEPS = 2_000
 class Options:
     """Train SAC on Pendulum-v1 with an ordinary buffer, with FAC's filter and with small buffers.
 
-    These two hold a twentieth of the transitions: one keeps a sample of the older ones, the other
-    is a ring. Two runs at a time; then a table and a report with plots. Takes about two minutes on
-    two cores, after compiling once.
+    These two hold a twentieth of the transitions: one overwrites at random, the other the oldest.
+    Two runs at a time; then a table and a report with plots. Takes about two minutes on two cores,
+    after compiling once.
     """
 
     out: Path = Path("runs/demo")
@@ -75,12 +75,12 @@ def closing_lines(summary: Summary) -> list[str]:
     found = [summary.get(task, name) for task in summary.results.tasks for name in METHODS]
     if None in found or len(found) != len(METHODS):
         return lines
-    plain, fac, sample, ring = (entry for entry in found if entry is not None)
-    late = [show(entry.late_reward.value, 1) for entry in (plain, fac, sample, ring)]
+    plain, fac, chance, ring = (entry for entry in found if entry is not None)
+    late = [show(entry.late_reward.value, 1) for entry in (plain, fac, chance, ring)]
     words = [
         f"Reward over the second half of training: {late[0]} with all transitions.",
-        f"From {sample.size / plain.size:.0%} of them, {sample.bytes / plain.bytes:.0%} of the "
-        f"bytes: {late[2]} with the newest and a sample of all others, {late[3]} from a ring.",
+        f"From {ring.size / plain.size:.0%} of them, {ring.bytes / plain.bytes:.0%} of the bytes: "
+        f"{late[3]} from a ring, {late[2]} where chance chooses what is overwritten.",
         f"FAC, which sets its size itself, kept {fac.size / plain.size:.0%} of the transitions in "
         f"{fac.bytes / plain.bytes:.0%} of the bytes: {late[1]}.",
         f"{len(plain.seeds)} seeds are little evidence: `frugalrl bench budget-quick` has ten.",

@@ -104,7 +104,6 @@ def _with_real_defaults() -> type[Arguments]:
 
 def _defaults_of_open_settings() -> dict[str, str]:
     from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.admission.reservoir import ReservoirFilter
     from frugalrl.training.console import concerns
     from frugalrl.training.presets import defaults
 
@@ -122,10 +121,9 @@ def _defaults_of_open_settings() -> dict[str, str]:
         else:
             values = list(algorithms)
         texts[name] = f"preset, else {', '.join(values)}"
-    for made in (FrugalFilter(), ReservoirFilter()):
-        for name, value in made.state_dict()["settings"].items():
-            if f"{made.name}_{name}" in texts:
-                texts[f"{made.name}_{name}"] = _text(value)
+    for name, value in FrugalFilter().state_dict()["settings"].items():
+        if f"fac_{name}" in texts:
+            texts[f"fac_{name}"] = _text(value)
     return texts
 
 

@@ -26,7 +26,6 @@ from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.admission.released import ReleasedFilter
-from frugalrl.admission.reservoir import ReservoirFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
 from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
@@ -47,7 +46,7 @@ VERSION = 3
 
 _ROWS_AT_ONCE = 1024
 """Rows that `extend` stages at once."""
-_FILTERS: tuple[Any, ...] = AdmitAll, RandomAdmit, FrugalFilter, ReleasedFilter, ReservoirFilter
+_FILTERS: tuple[Any, ...] = AdmitAll, RandomAdmit, FrugalFilter, ReleasedFilter
 _UNITS = {"": 1, **{f"{p}b": 1000**i for i, p in enumerate(("", "k", "m", "g", "t"))}}
 _UNITS |= {f"{p}ib": 1024**i for i, p in enumerate(("k", "m", "g", "t"), start=1)}
 

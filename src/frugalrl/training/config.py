@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Env = str | Callable[..., gymnasium.Env[Any, Any]] | gymnasium.Env[Any, Any]
     Wrapper = str | Callable[..., gymnasium.Env[Any, Any]]
-    Admission = Literal["none", "fac", "reservoir", "random"] | AdmissionFilter
+    Admission = Literal["none", "fac", "random"] | AdmissionFilter
     Keywords = Mapping[str, Any] | str
     Bounds = str | Sequence[Sequence[float]]
     Directory = Path | str
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Widths = Sequence[int] | Mapping[str, Sequence[int]] | NetArch | str
 else:
     Env = Wrapper = str
-    Admission = Literal["none", "fac", "reservoir", "random"]
+    Admission = Literal["none", "fac", "random"]
     Keywords = str
     Bounds = str
     Directory = Data = Path
@@ -154,10 +154,6 @@ class TrainConfig:
     """The warm-up's transitions are all kept, filtered when it ends, or only looked at."""
     fac_reward_scale: float | str | None = None
     """Rewards are divided by this; auto: their standard deviation in the warm-up."""
-    reservoir_newest_share: float | None = None
-    """Share of the places for the newest; the others hold an even sample of all older ones."""
-    reservoir_run_length: int | None = None
-    """Neighbouring transitions that admission reservoir overwrites one after another."""
     random_rate: float = 0.4
     """Share that admission random keeps."""
 
@@ -298,8 +294,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     for kind in (hint, *get_args(hint))
     if get_origin(kind) is Literal and name != "train_freq"  # which may be a number
 }
-OF_A_FILTER = ("fac_", "reservoir_")
-"""What the settings of a filter begin with: its name as an admission."""
+OF_THE_FILTER = "fac_"
+"""What the settings of `FrugalFilter` begin with: its name as an admission."""
 WARMUP_STEPS = 10_000
 """How long `FrugalFilter` looks on, unless told otherwise."""
 
@@ -440,13 +436,11 @@ def _check_relations(config: TrainConfig) -> None:
             f"({what}={room}); use batch_size <= {room}"
         )
     given = (["fac_paper"] if config.fac_paper else []) + _filter_settings(config)
-    for name in given if isinstance(config.admission, str) else ():
-        owner = name.partition("_")[0]
-        if owner != config.admission:
-            raise ConfigError(
-                f"{name}={getattr(config, name)!r} has no effect with "
-                f"admission={config.admission!r}; use admission={owner!r} (--admission {owner})"
-            )
+    if given and isinstance(config.admission, str) and config.admission != "fac":
+        raise ConfigError(
+            f"{given[0]}={getattr(config, given[0])!r} has no effect with "
+            f"admission={config.admission!r}; use admission='fac' (--admission fac)"
+        )
     if config.wandb:
         try:
             import wandb as _  # noqa: F401
@@ -478,9 +472,9 @@ def filter_notes(config: TrainConfig) -> list[str]:
 
 
 def _filter_settings(config: TrainConfig) -> list[str]:
-    """List the settings that are arguments of a filter and are set; they begin with its name."""
+    """List the settings that are arguments of the filter and are set."""
     names = [field.name for field in dataclasses.fields(config)]
-    filters = [name for name in names if name.startswith(OF_A_FILTER) and name != "fac_paper"]
+    filters = [name for name in names if name.startswith(OF_THE_FILTER) and name != "fac_paper"]
     return [name for name in filters if getattr(config, name) is not None]
 
 
@@ -494,11 +488,14 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
         return config.admission
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.admission.reservoir import ReservoirFilter
 
-    prefix = f"{config.admission}_"
-    settings = [name for name in _filter_settings(config) if name.startswith(prefix)]
-    arguments = {name.removeprefix(prefix): getattr(config, name) for name in settings}
+    if config.admission == "none":
+        return AdmitAll()
+    if config.admission == "random":
+        return RandomAdmit(rate=config.random_rate, seed=seed)
+    arguments = {
+        name.removeprefix(OF_THE_FILTER): getattr(config, name) for name in _filter_settings(config)
+    }
     bounds = arguments.get("bounds")
     if isinstance(bounds, str) and bounds != "auto":
         try:
@@ -508,15 +505,9 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
                 f"fac_bounds={bounds!r} is neither auto nor JSON [[low, ...], [high, ...]]"
             ) from None
     try:
-        if config.admission == "fac":
-            return (FrugalFilter.paper if config.fac_paper else FrugalFilter)(**arguments)
-        if config.admission == "reservoir":
-            return ReservoirFilter(seed=seed, **arguments)
+        return (FrugalFilter.paper if config.fac_paper else FrugalFilter)(**arguments)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"a --{config.admission} setting cannot work: {error}") from None
-    if config.admission == "random":
-        return RandomAdmit(rate=config.random_rate, seed=seed)
-    return AdmitAll()
+        raise ConfigError(f"a --fac setting cannot work: {error}") from None
 
 
 def with_filter(resolved: Resolved, used: AdmissionFilter) -> Resolved:
@@ -531,17 +522,13 @@ def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConf
     """Write a filter of this library down in settings; any other stays an object."""
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.admission.reservoir import ReservoirFilter
 
     if type(given) is AdmitAll:
         return dataclasses.replace(config, admission="none")
     if type(given) is RandomAdmit:
         return dataclasses.replace(config, admission="random", random_rate=given.rate)
-    if type(given) not in (ReservoirFilter, FrugalFilter):
+    if type(given) is not FrugalFilter:
         return config
-    settings: dict[str, Any] = {
-        f"{given.name}_{name}": value for name, value in given.state_dict()["settings"].items()
-    }
-    settings.pop("reservoir_seed", None)  # the run draws its own
-    settings["admission"] = given.name
-    return dataclasses.replace(config, **settings)
+    settings = given.state_dict()["settings"]
+    arguments: dict[str, Any] = {f"{OF_THE_FILTER}{name}": settings[name] for name in settings}
+    return dataclasses.replace(config, admission="fac", **arguments)

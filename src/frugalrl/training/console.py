@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from frugalrl.training.config import OF_A_FILTER, Resolved
+from frugalrl.training.config import OF_THE_FILTER, Resolved
 
 if TYPE_CHECKING:
     from frugalrl.training.session import TrainResult
@@ -164,7 +164,7 @@ def configuration_lines(resolved: Resolved) -> list[str]:
         without_effect = (
             not concerns(config.algo, name)
             or (name == "buffer_size" and config.buffer_bytes is not None)
-            or (name.startswith(OF_A_FILTER) and not name.startswith(f"{admission}_"))
+            or (name.startswith(OF_THE_FILTER) and admission != "fac")
             or (name == "action_noise_std" and config.action_noise == "none")
         )
         if not without_effect:

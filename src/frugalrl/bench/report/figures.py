@@ -101,7 +101,7 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
     traces = []
     for rule, entries in sorted(rules.items(), key=lambda item: item[0] == BASELINE):  # on top
         # With room for everything, a rule for a given size is the baseline.
-        full = rules.get(BASELINE, []) if rule in (*CONTROLS, "reservoir") else []
+        full = rules.get(BASELINE, []) if rule in CONTROLS else []
         points = sorted(entries + full, key=lambda entry: entry.bytes)
         intervals = [found for entry in points if (found := reward(entry).interval)]
         low, high = np.array(intervals).reshape(-1, 2).T
