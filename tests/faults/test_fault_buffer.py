@@ -113,7 +113,7 @@ def test_a_copy_goes_on_as_the_original(admission: str) -> None:
         assert same(use(buffer, stream, 15), use(copy.copy(other), its_stream, 15))
         assert same(before, other.state_dict()), "a copy of the copy has changed it"
         assert same(use(other, Stream(), 0), [])
-    assert len(COMBINATIONS) == 336
+    assert len(COMBINATIONS) == 288
 
 
 def _add_in_child(buffer: ReplayBuffer, stream: Stream) -> tuple[list[Any], dict[str, Any]]:
