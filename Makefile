@@ -25,7 +25,7 @@ DEMO_ENV := $(if $(wildcard $(DEV_STAMP)),$(DEV_STAMP),$(DEMO_STAMP))
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-demo: $(DEMO_ENV)  ## Train SAC with all transitions, with two filters and with a small ring; print a table, write plots
+demo: $(DEMO_ENV)  ## Train SAC with all transitions, with FAC and with two small buffers; print a table, write plots
 	$(BIN)/frugalrl demo --out $(OUT)
 
 # A worker that a hanging test has ended is not replaced: xdist would wait for its tests for ever.
