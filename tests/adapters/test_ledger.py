@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frugalrl import AdmitAll, FrugalFilter, RandomAdmit, reward_density
+from frugalrl import AdmitAll, FrugalFilter, RandomAdmit, ReplayBuffer, reward_density
 from frugalrl.adapters import AdmissionLedger
 from frugalrl.replay.results import REFUSED
 
@@ -23,8 +24,8 @@ FILTERS = {
 class Shelf:
     """A storage that knows nothing but slots."""
 
-    def __init__(self, capacity, admission):
-        self.ledger = AdmissionLedger(capacity, admission)
+    def __init__(self, capacity, admission, eviction="oldest"):
+        self.ledger = AdmissionLedger(capacity, admission, eviction=eviction)
         self.rows = [None] * capacity
 
     def offer(self, observations, rewards):
@@ -55,11 +56,12 @@ def stream(steps, seed):
 @settings(max_examples=15)
 @given(
     capacity=st.integers(1, 30),
+    eviction=st.sampled_from(["oldest", "random"]),
     cuts=st.lists(st.integers(1, 12), min_size=1, max_size=8),
     seed=st.integers(0, 50),
 )
-def test_batches_decide_as_single_rows(name, capacity, cuts, seed):
-    batched, single = Shelf(capacity, FILTERS[name]()), Shelf(capacity, FILTERS[name]())
+def test_batches_decide_as_single_rows(name, capacity, eviction, cuts, seed):
+    batched, single = (Shelf(capacity, FILTERS[name](), eviction) for _ in range(2))
     observations, rewards = stream(sum(cuts), seed)
     start = 0
     for cut in cuts:
@@ -80,8 +82,50 @@ def test_batches_decide_as_single_rows(name, capacity, cuts, seed):
     assert sorted(batched.ledger.oldest_first().tolist()) == list(range(len(batched.ledger)))
 
 
-def test_phi_mirrors_the_shelf_through_eviction():
-    shelf = Shelf(40, FrugalFilter(warmup_steps=10, bins=4, bounds=([0, 0], [1, 1])))
+@settings(max_examples=15)
+@given(
+    name=st.sampled_from(["all", "random", "replace", "discard"]),
+    capacity=st.integers(1, 150),
+    rows=st.integers(1, 60),
+    eviction=st.sampled_from(["oldest", "random"]),
+)
+def test_evicts_what_the_buffer_evicts(name, capacity, rows, eviction):
+    shelf = Shelf(capacity, FILTERS[name](), eviction)
+    buffer = ReplayBuffer(
+        capacity,
+        observation_space=Box(-np.inf, np.inf, (2,)),
+        action_space=Box(-1.0, 1.0, (1,)),
+        admission=FILTERS[name](),
+        eviction=eviction,
+    )
+    observations, rewards = (part.astype(np.float32) for part in stream(600, capacity))
+    no, nothing = np.zeros(rows, np.bool_), np.zeros((rows, 1))
+    for start in range(0, 600, rows):
+        part, given = observations[start : start + rows], rewards[start : start + rows]
+        shelf.offer(part, given)
+        buffer.add(part, nothing[: len(part)], given, part, no[: len(part)], no[: len(part)])
+    held = buffer.transitions()
+    expected = np.column_stack([held.observations, held.rewards])
+    np.testing.assert_array_equal(np.array(shelf.contents()), expected)
+    assert shelf.ledger.stats == buffer.stats
+
+
+def test_random_eviction_keeps_old_and_new():
+    ages = {}
+    for eviction in ("oldest", "random"):
+        shelf = Shelf(400, AdmitAll(), eviction)
+        shelf.offer(np.zeros((4_000, 1)), np.arange(4_000.0))
+        ages[eviction] = 3_999 - np.array(shelf.contents())[:, 1]
+    assert ages["oldest"].tolist() == list(range(400))[::-1]
+    assert ages["random"].min() == 0
+    # They are geometric with mean 400: about one in e**2 is older than twice that.
+    assert 1 <= np.count_nonzero(ages["random"] > 800) <= 130
+
+
+@pytest.mark.parametrize("eviction", ["oldest", "random"])
+def test_phi_mirrors_the_shelf_through_eviction(eviction):
+    bounded = FrugalFilter(warmup_steps=10, bins=4, bounds=([0, 0], [1, 1]))
+    shelf = Shelf(40, bounded, eviction)
     observations, rewards = stream(300, 1)
     shelf.offer(observations, rewards)
     assert shelf.ledger.stats.evicted > 0
@@ -109,18 +153,28 @@ def test_refuses_what_is_not_finite_and_warns_once():
     assert shelf.ledger.stats.offered == 8
 
 
+@pytest.mark.parametrize("eviction", ["oldest", "random"])
 @pytest.mark.parametrize("name", FILTERS)
-def test_goes_on_identically_from_a_state(name):
-    observations, rewards = stream(80, 5)
-    one = Shelf(25, FILTERS[name]())
+def test_goes_on_identically_from_a_state(name, eviction):
+    observations, rewards = stream(400, 5)
+    one = Shelf(25, FILTERS[name](), eviction)
     one.offer(observations[:40], rewards[:40])
-    other = Shelf(25, FILTERS[name]())
+    other = Shelf(25, FILTERS[name](), eviction)
     other.ledger.load_state_dict(one.ledger.state_dict())
     other.rows = list(one.rows)
     for shelf in (one, other):
         shelf.offer(observations[40:], rewards[40:])
     assert one.contents() == other.contents()
     assert one.ledger.stats == other.ledger.stats
+
+
+def test_a_cleared_ledger_evicts_as_a_new_one():
+    one, other = (Shelf(25, AdmitAll(), "random") for _ in range(2))
+    one.offer(*stream(100, 1))
+    one.ledger.clear()
+    for shelf in (one, other):
+        shelf.offer(*stream(200, 2))
+    assert one.contents() == other.contents()
 
 
 def test_slots_given_up_leave_no_gaps_and_are_used_again():
@@ -147,6 +201,30 @@ def test_refuses_a_damaged_state(name, value):
     with pytest.raises(ValueError, match="do not belong together"):
         shelf.ledger.load_state_dict(state)
     assert len(shelf.ledger) == 2
+
+
+def test_a_state_from_before_random_eviction_is_of_the_oldest():
+    one, other = (Shelf(5, AdmitAll()) for _ in range(2))
+    one.offer(*stream(7, 0))
+    state = one.ledger.state_dict()
+    del state["random_eviction"]
+    other.ledger.load_state_dict(state)
+    assert other.ledger.oldest_first().tolist() == one.ledger.oldest_first().tolist()
+
+
+def test_refuses_another_eviction():
+    with pytest.raises(ValueError, match="eviction='newest' is unknown"):
+        AdmissionLedger(5, AdmitAll(), eviction="newest")
+    oldest, random = (Shelf(5, AdmitAll(), eviction) for eviction in ("oldest", "random"))
+    for one, other in ((oldest, random), (random, oldest)):
+        with pytest.raises(ValueError, match=f"a buffer with eviction='{one.ledger.eviction}'"):
+            other.ledger.load_state_dict(one.ledger.state_dict())
+    random.offer(*stream(12, 0))
+    state = random.ledger.state_dict()
+    for run in ([7, 3], [2, 0], [2, 50]):
+        state["random_eviction"]["run"] = run
+        with pytest.raises(ValueError, match="none of what is held"):
+            random.ledger.load_state_dict(state)
 
 
 def test_refuses_another_filters_state():

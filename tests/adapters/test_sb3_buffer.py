@@ -185,6 +185,28 @@ def test_a_loaded_model_starts_with_an_unused_filter(pendulum, tmp_path):
     assert loaded.replay_buffer.stats.offered == 30
 
 
+def test_random_eviction_survives_models_pickles_and_files(pendulum, tmp_path):
+    model = build(
+        SAC,
+        pendulum,
+        2,
+        replay_buffer_class=FrugalReplayBuffer,
+        replay_buffer_kwargs={"eviction": "random"},
+    )
+    model.learn(200)
+    assert model.replay_buffer.stats.evicted == 140
+    model.save(tmp_path / "model")
+    model.replay_buffer.save(tmp_path / "buffer.safetensors")
+    loaded = SAC.load(tmp_path / "model", env=model.env, device="cpu")
+    assert loaded.replay_buffer.eviction == "random"
+    loaded.replay_buffer.load(tmp_path / "buffer.safetensors")
+    assert_goes_on_identically(model.replay_buffer, loaded.replay_buffer)
+    copy = pickle.loads(pickle.dumps(model.replay_buffer))  # noqa: S301
+    assert_goes_on_identically(model.replay_buffer, copy)
+    loaded.replay_buffer.reset()
+    assert loaded.replay_buffer.eviction == "random"
+
+
 def test_files_without_pickle(pendulum, tmp_path):
     model = frugal_model(pendulum)
     model.learn(100)
@@ -267,6 +289,7 @@ def test_optimize_memory_usage_is_taken_with_a_shrug(pendulum):
         ({"admission": frugalrl.AdmitAll(), "bins": 3}, TypeError, "one or the other"),
         ({"dtype": "float64", "bins": 3}, ValueError, "AdmitAll"),
         ({"dtype": "int8"}, ValueError, "dtype"),
+        ({"eviction": "newest"}, ValueError, "eviction='newest' is unknown"),
     ],
 )
 def test_bad_arguments_are_named(arguments, error, message):
@@ -353,6 +376,7 @@ def test_load_refuses_a_buffer_made_otherwise(tmp_path):
     for arguments, what in (
         ({"size": 100, "warmup_steps": 5}, "capacity 300"),
         ({"dtype": "float16", "warmup_steps": 5}, "dtype 'float32'"),
+        ({"eviction": "random", "warmup_steps": 5}, "eviction 'oldest', this one was made with"),
         ({"admission": frugalrl.RandomAdmit(0.5)}, "the filter was 'fac', not 'random'"),
         ({"n_steps": 3, "warmup_steps": 5}, "n_steps 1"),
         ({"environments": 1, "warmup_steps": 5}, "n_envs 2, this one was made with 1"),

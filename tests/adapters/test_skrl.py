@@ -68,15 +68,18 @@ def test_admit_all_keeps_and_draws_what_skrls_memory_does(environments):
         {"warmup_steps": 40, "bins": 3},
         {"warmup_steps": 40, "bins": 3, "on_equivalent": "discard"},
         {"warmup_steps": 40, "bins": 3, "warmup": "filter"},
+        {"warmup_steps": 40, "bins": 3, "on_equivalent": "discard", "eviction": "random"},
     ],
 )
 def test_keeps_what_the_core_keeps(arguments):
+    settings = {name: value for name, value in arguments.items() if name != "eviction"}
     memory = make(4, 30, **arguments)
     core = frugalrl.ReplayBuffer(
         120,
         observation_space=Box(-np.inf, np.inf, (3,)),
         action_space=Box(0, 1, (2,)),
-        admission=frugalrl.FrugalFilter(**arguments),
+        eviction=arguments.get("eviction", "oldest"),
+        admission=frugalrl.FrugalFilter(**settings),
     )
     for given in steps(90, 4):
         memory.add_samples(**given)
@@ -113,8 +116,9 @@ def test_thousands_of_environments_at_once():
     assert not torch.isnan(memory.sample(["rewards"], batch_size=4_096)[0][0]).any()
 
 
-def test_goes_on_identically_from_a_state(tmp_path):
-    one, other = (make(4, 20, warmup_steps=30, bins=3) for _ in range(2))
+@pytest.mark.parametrize("eviction", ["oldest", "random"])
+def test_goes_on_identically_from_a_state(eviction, tmp_path):
+    one, other = (make(4, 20, warmup_steps=30, bins=3, eviction=eviction) for _ in range(2))
     for given in steps(30, 4):
         one.add_samples(**given)
     torch.save(one.state_dict(), tmp_path / "memory.pt")
@@ -124,12 +128,15 @@ def test_goes_on_identically_from_a_state(tmp_path):
             memory.add_samples(**given)
     assert one.stats == other.stats
     assert contents(one) == contents(other)
+    assert other.eviction == eviction
     bare = FrugalMemory(memory_size=20, num_envs=4, device="cpu")
     with pytest.raises(ValueError, match="create the same first"):
         bare.load_state_dict(one.state_dict())
 
 
 def test_bad_use_is_named():
+    with pytest.raises(ValueError, match="eviction='newest' is unknown"):
+        make(eviction="newest")
     memory = make(2, 10, warmup_steps=5)
     with pytest.raises(ValueError, match="empty"):
         memory.sample(NAMES, batch_size=2)

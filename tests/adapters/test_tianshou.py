@@ -98,14 +98,18 @@ def test_episode_statistics_are_the_plain_buffers(environments, name, amount):
         assert len(buffer) < stats.offered
 
 
-@pytest.mark.parametrize("name", FILTERS)
-def test_stores_what_the_core_buffer_stores(name):
-    frugal = make(1, size=40, observation_space=Countdown.observation_space, **FILTERS[name])
+@pytest.mark.parametrize(
+    ("name", "eviction"), [*((name, "oldest") for name in FILTERS), ("all", "random")]
+)
+def test_stores_what_the_core_buffer_stores(name, eviction):
+    space = Countdown.observation_space
+    frugal = make(1, size=40, observation_space=space, eviction=eviction, **FILTERS[name])
     admission = FILTERS[name].get("admission")
     core = frugalrl.ReplayBuffer(
         40,
-        observation_space=Countdown.observation_space,
+        observation_space=space,
         action_space=Countdown.action_space,
+        eviction=eviction,
         admission=type(admission).from_state_dict(admission.state_dict())
         if admission
         else frugalrl.FrugalFilter(**FILTERS[name]),
@@ -257,13 +261,14 @@ def test_refuses_nan_but_counts_the_step():
     assert not buffer.hasnull()
 
 
-@pytest.mark.parametrize("environments", [1, 2])
-def test_saved_buffers_go_on_identically(environments, tmp_path):
-    one = make(environments, size=30, **FILTERS["replace"])
+@pytest.mark.parametrize(("environments", "eviction"), [(1, "oldest"), (2, "random")])
+def test_saved_buffers_go_on_identically(environments, eviction, tmp_path):
+    one = make(environments, size=20, eviction=eviction, **FILTERS["replace"])
     make_collector(one, environments).collect(n_step=60)
     one.save_hdf5(str(tmp_path / "buffer.hdf5"))
     other = type(one).load_hdf5(str(tmp_path / "buffer.hdf5"))
     assert other.stats == one.stats
+    assert other.eviction == eviction
     for buffer in (one, other):
         collector = Collector(
             RandomActionPolicy(Countdown.action_space),
@@ -275,6 +280,7 @@ def test_saved_buffers_go_on_identically(environments, tmp_path):
         collector.collect(n_step=60)
     assert one.stats == other.stats
     assert one.stats.replaced > 0
+    assert one.stats.evicted > 0
     np.testing.assert_array_equal(one[:].obs, other[:].obs)
     np.testing.assert_array_equal(one.sample(20)[1], other.sample(20)[1])
 
@@ -298,6 +304,8 @@ def test_what_needs_neighbours_is_refused():
 def test_bad_use_is_named():
     with pytest.raises(TypeError, match="argument='bin' is unknown"):
         make(1, bin=3)
+    with pytest.raises(ValueError, match="eviction='newest' is unknown"):
+        make(2, eviction="newest")
     buffer = make(1, longest_episode=5, **FILTERS["all"])
     with pytest.raises(ValueError, match="has no act, obs_next"):
         buffer.add(Batch(obs=np.zeros(2), rew=0.0, terminated=False, truncated=False))

@@ -71,16 +71,25 @@ def contents(buffer):
 
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize(
-    "arguments", [REPLACE, DISCARD, {**REPLACE, "warmup": "filter"}, {"warmup_steps": 1000}]
+    "arguments",
+    [
+        REPLACE,
+        DISCARD,
+        {**REPLACE, "warmup": "filter"},
+        {"warmup_steps": 1000},
+        {"warmup_steps": 1000, "eviction": "random"},
+    ],
 )
 def test_keeps_what_the_core_buffer_keeps(storage, arguments):
+    settings = {name: value for name, value in arguments.items() if name != "eviction"}
     buffer = make(storage, **arguments)
     box = Box(-np.inf, np.inf, (2,))
     core = frugalrl.ReplayBuffer(
         50,
         observation_space=box,
         action_space=Box(0, 1, (1,)),
-        admission=frugalrl.FrugalFilter(**arguments),
+        eviction=arguments.get("eviction", "oldest"),
+        admission=frugalrl.FrugalFilter(**settings),
     )
     for step in range(12):
         data = transitions(20, step)
@@ -165,7 +174,10 @@ def test_admit_all_is_the_round_robin_writer():
 
 
 @pytest.mark.parametrize("way", ["state_dict", "dumps"])
-@pytest.mark.parametrize("arguments", [REPLACE, {**REPLACE, "warmup_steps": 100}])
+@pytest.mark.parametrize(
+    "arguments",
+    [REPLACE, {**REPLACE, "warmup_steps": 100}, {"warmup_steps": 100, "eviction": "random"}],
+)
 def test_saved_buffers_go_on_identically(way, arguments, tmp_path):
     one = make(size=15, **arguments)
     one.extend(transitions(80))
@@ -247,6 +259,8 @@ def test_bad_use_is_named():
         TensorDictReplayBuffer(storage=full, writer=FrugalWriter())
     with pytest.raises(TypeError, match="argument='bin' is unknown"):
         FrugalWriter(bin=3)
+    with pytest.raises(ValueError, match="eviction='newest' is unknown"):
+        FrugalWriter(eviction="newest")
 
 
 def test_a_collector_fills_the_buffer_and_a_loss_reads_it():
@@ -357,7 +371,8 @@ def test_indices_stay_where_they_are_when_the_warmup_ends():
 
 
 def test_torch_load_reads_the_state_with_its_safe_default(tmp_path):
-    for arguments in (REPLACE, {"admission": frugalrl.RandomAdmit(0.5)}):
+    random = {"admission": frugalrl.RandomAdmit(0.8), "eviction": "random"}
+    for arguments in (REPLACE, {"admission": frugalrl.RandomAdmit(0.5)}, random):
         one, other = make(**arguments), make(**arguments)
         one.extend(transitions(40))
         torch.save(one.writer.state_dict(), tmp_path / "writer.pt")

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of
-from frugalrl.admission.owner import Owner
+from frugalrl.admission.owner import RUN_LENGTH, Owner, make_victims
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 
@@ -22,7 +22,7 @@ _COUNTED = ("dropped", "stored", "replaced", "rejected_nonfinite")
 
 
 class AdmissionLedger:
-    """Keeps the books for a storage that is not ours: who may enter, where, and who is the oldest.
+    """Keeps the books for a storage that is not ours: who may enter, where, and who has to go.
 
     The storage has positions 0 .. capacity - 1; always those from 0 to len(ledger) - 1 are in use.
     Slots, by which the filter knows a transition, never change; a position does where the filter
@@ -32,19 +32,28 @@ class AdmissionLedger:
         capacity: number of positions.
         admission: the filter; the ledger is its owner.
         observation_space: flat space for the filter's bounds, None when unknown.
+        eviction: which row goes when the storage is full, as for `frugalrl.ReplayBuffer` with
+            `seed=0`: the "oldest", or a "random" one and after it the 49 next in age.
+
+    Raises:
+        ValueError: there is no such eviction.
     """
 
     def __init__(
-        self, capacity: int, admission: AdmissionFilter, observation_space: Box | None = None
+        self,
+        capacity: int,
+        admission: AdmissionFilter,
+        observation_space: Box | None = None,
+        eviction: str = "oldest",
     ) -> None:
-        self.capacity = int(capacity)
+        self.capacity, self.eviction = int(capacity), eviction
         self._space = observation_space
         self._fresh = copy_of(admission)
         self._begin(admission)
 
     def _begin(self, admission: AdmissionFilter) -> None:
         self._counts = asdict(BufferStats())
-        self._owner = Owner(admission, self.capacity)
+        self._owner = Owner(admission, self.capacity, victims=make_victims(self.eviction))
         # Slot and position of each other; they differ after slots were given up alone.
         self._position_of = np.full(self.capacity, -1, dtype=np.int64)
         self._slot_at = np.full(self.capacity, -1, dtype=np.int64)
@@ -149,6 +158,9 @@ class AdmissionLedger:
 
     def state_dict(self) -> dict[str, Any]:
         """Ages, positions, counts and the filter's state, as arrays and JSON values."""
+        victims, random = self._owner.victims, None
+        if victims is not None:
+            random = {"generator": victims.bit_generator.state, "run": list(self._owner.run)}
         return {
             "capacity": self.capacity,
             "counts": asdict(self.stats),
@@ -156,18 +168,27 @@ class AdmissionLedger:
             "positions": self.oldest_first(),
             "filter": self.admission.name,
             "admission": self.admission.state_dict(),
+            "random_eviction": random,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state that a ledger with the same kind of filter gave.
 
         Raises:
-            ValueError: the state is of another filter or capacity, or is damaged; nothing changes.
+            ValueError: the state is of another filter, capacity or eviction, or is damaged; nothing
+                changes.
         """
         if state["filter"] != self.admission.name or state["capacity"] != self.capacity:
             raise ValueError(
                 f"the state is of filter {state['filter']!r} with capacity {state['capacity']}, "
                 f"this buffer has {self.admission.name!r} with {self.capacity}"
+            )
+        random = state.get("random_eviction")  # older states have none
+        eviction = "oldest" if random is None else "random"
+        if eviction != self.eviction:
+            raise ValueError(
+                f"the state is of a buffer with eviction={eviction!r}, this one was made with "
+                f"{self.eviction!r}; make it alike"
             )
         slots = np.asarray(state["slots"], dtype=np.int64)
         positions = np.asarray(state["positions"], dtype=np.int64)
@@ -176,9 +197,15 @@ class AdmissionLedger:
         dense = np.array_equal(np.sort(positions), np.arange(len(slots)))
         if not (distinct and in_range and dense):
             raise ValueError("the state's slots and positions do not belong together")
+        victims, run = make_victims(eviction), (-1, 0)
+        if victims is not None and random is not None:
+            victims.bit_generator.state = random["generator"]
+            run = (int(random["run"][0]), int(random["run"][1]))
+            if run != (-1, 0) and not (run[0] in slots and 0 < run[1] < RUN_LENGTH):
+                raise ValueError(f"run={run} is none of what is held")
         admission = type(self.admission).from_state_dict(state["admission"])
         self._counts = {name: int(count) for name, count in state["counts"].items()}
-        self._owner = Owner(admission, self.capacity, slots.tolist())
+        self._owner = Owner(admission, self.capacity, slots.tolist(), victims, run)
         self._owner.evicted = self._counts["evicted"]
         self._position_of[:], self._slot_at[:] = -1, -1
         self._position_of[slots], self._slot_at[positions] = positions, slots
@@ -199,3 +226,8 @@ class KeepsLedger:
     def stats(self) -> BufferStats:
         """What has become of the transitions offered so far."""
         return self._ledger.stats
+
+    @property
+    def eviction(self) -> str:
+        """Which transition goes when the buffer is full."""
+        return self._ledger.eviction

@@ -56,9 +56,9 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
         n_envs: number of environments.
         optimize_memory_usage: accepted and needless: shared states are stored once anyway.
         handle_timeout_termination: bootstrap through time limits.
-        **arguments: `admission`, `dtype`, `observation_key` and FrugalFilter's arguments, all as
-            for `frugalrl.adapters.torch.ReplayBuffer`; `n_steps` and `gamma` are the algorithm's
-            own unless given here.
+        **arguments: `admission`, `eviction`, `dtype`, `observation_key` and FrugalFilter's
+            arguments, all as for `frugalrl.adapters.torch.ReplayBuffer`; `n_steps` and `gamma` are
+            the algorithm's own unless given here.
 
     Raises:
         ValueError: something was asked for that needs neighbouring transitions.

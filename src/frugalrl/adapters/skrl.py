@@ -41,6 +41,8 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         observation_space: flat Box whose finite limits bound the filter's cells; None takes the
             limits from the warm-up.
         admission: any filter (it is copied); None keeps everything.
+        eviction: which transition goes when the memory is full: the "oldest", or a "random" one and
+            after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
         **filter_arguments: of a FrugalFilter instead.
     """
 
@@ -55,12 +57,13 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         reward_key: str = "rewards",
         observation_space: Box | None = None,
         admission: AdmissionFilter | None = None,
+        eviction: str = "oldest",
         **filter_arguments: Any,
     ) -> None:
         if filter_arguments.pop("export", False):
             raise ValueError("export=True writes rows of environments, of which there are none")
         made = make_filter(admission, filter_arguments)
-        self._ledger = AdmissionLedger(memory_size * num_envs, made, observation_space)
+        self._ledger = AdmissionLedger(memory_size * num_envs, made, observation_space, eviction)
         super().__init__(
             memory_size=memory_size, num_envs=num_envs, device=device, replacement=replacement
         )

@@ -106,6 +106,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         n_step: steps of a transition, the algorithm's `n_step_return_horizon`.
         gamma: the algorithm's discount factor; the filter sees the discounted sum of n rewards.
         admission: any filter (it is copied); None keeps everything.
+        eviction: which transition goes when the buffer is full: the "oldest", or a "random" one and
+            after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
         **arguments: of a FrugalFilter instead. Tianshou's own options `stack_num`,
             `ignore_obs_next`, `save_only_last_obs` and `sample_avail` are refused: they need
             neighbouring transitions.
@@ -123,6 +125,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         n_step: int = 1,
         gamma: float = 0.99,
         admission: AdmissionFilter | None = None,
+        eviction: str = "oldest",
         **arguments: Any,
     ) -> None:
         for option, plain in _ONE_STEP_OPTIONS.items():
@@ -135,7 +138,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         self._discounts = discount ** np.arange(self._n_step)  # of the rewards of a transition
         self._longest = integer_from("longest_episode", longest_episode, 1)
         made = make_filter(admission, arguments)
-        self._ledger = AdmissionLedger(self.maxsize, made, observation_space)
+        self._ledger = AdmissionLedger(self.maxsize, made, observation_space, eviction)
         self._begun = 0
         self._episodes = [self._new_episode() for _ in range(self._environments)]
         self._start()

@@ -33,7 +33,7 @@ with needs("PyTorch", "torch"):
     import torch
 
 _ROWS = frozenset({"observations", "next_observations", "actions", "rewards", "dones", "timeouts"})
-_ALIKE = ("capacity", "dtype", "n_envs", "n_steps", "gamma", "extra_fields")
+_ALIKE = ("capacity", "dtype", "n_envs", "n_steps", "gamma", "extra_fields", "eviction")
 """What a file and the buffer that loads it must have in common."""
 
 
@@ -71,6 +71,8 @@ class ReplayBuffer:
         handle_timeout_termination: bootstrap through time limits, told by each environment's
             `infos[i]["TimeLimit.truncated"]`.
         admission: any filter (it is copied); None keeps everything.
+        eviction: which transition goes when the buffer is full: the "oldest", or a "random" one and
+            after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
         dtype: of the stored observations: "float32", "float16", or "float64" with AdmitAll. None is
             float64 for AdmitAll on a float64 space, so that the run is the plain one to the bit
             under VecNormalize too, and float32 otherwise.
@@ -95,6 +97,7 @@ class ReplayBuffer:
         handle_timeout_termination: bool = True,
         *,
         admission: AdmissionFilter | None = None,
+        eviction: str = "oldest",
         dtype: str | None = None,
         n_steps: int = 1,
         gamma: float = 0.99,
@@ -133,6 +136,7 @@ class ReplayBuffer:
             admission=made,
             dtype="float32" if dtype in (None, "float64") else dtype,
             environments=self.n_envs,
+            eviction=eviction,
             extra_fields=() if self._n_step is None else (("discounts", (), "float32"),),
         )
         self._empty_state = self._state()
@@ -294,6 +298,11 @@ class ReplayBuffer:
         return self._replay.stats
 
     @property
+    def eviction(self) -> str:
+        """Which transition goes when the buffer is full."""
+        return self._replay.eviction
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the stored transitions and of the filter's state."""
         held_back = 0 if self._n_step is None else self._n_step.nbytes
@@ -339,7 +348,9 @@ class ReplayBuffer:
             ValueError: it is a pickle, or of a buffer with other arguments; nothing has changed.
         """
         _refuse_pickle(path)
-        ours, theirs = self._empty_state, load_state(path, KIND, VERSION)
+        ours = {**self._empty_state, "eviction": self.eviction}
+        theirs = load_state(path, KIND, VERSION)
+        theirs["eviction"] = "oldest" if theirs.get("victims") is None else "random"
         for name in _ALIKE:
             if name in theirs and theirs[name] != ours[name]:
                 raise ValueError(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of, make_filter, needs
 from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
+from frugalrl.admission.owner import make_victims
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.state_io import load_state, save_state
 
@@ -44,7 +45,7 @@ _FILE, _STATE_KIND, _STATE_VERSION = "writer.safetensors", "torchrl-writer", 2
 
 
 class FrugalWriter(KeepsLedger, Writer):
-    """Writes only what the filter admits, evicting the oldest when the storage is full.
+    """Writes only what the filter admits, evicting when the storage is full.
 
     As with TorchRL's `TensorDictMaxValueWriter`, `add` returns None and `extend` -1 for a row that
     is not stored. Rows of a batch are decided one after the other, in order.
@@ -56,6 +57,8 @@ class FrugalWriter(KeepsLedger, Writer):
         reward_key: entry that is the reward.
         observation_space: flat Box whose finite limits bound the filter's cells; None takes the
             limits from the warm-up.
+        eviction: which transition goes when the storage is full: the "oldest", or a "random" one
+            and after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
         **filter_arguments: of a FrugalFilter instead.
     """
 
@@ -66,16 +69,18 @@ class FrugalWriter(KeepsLedger, Writer):
         observation_key: NestedKey | list[NestedKey] = "observation",
         reward_key: NestedKey = ("next", "reward"),
         observation_space: Box | None = None,
+        eviction: str = "oldest",
         **filter_arguments: Any,
     ) -> None:
         super().__init__()
+        make_victims(eviction)  # refuses what there is not, long before the ledger is made
         self._given = make_filter(admission, filter_arguments)
         # A list holds several keys; a tuple is one nested key, as everywhere in TorchRL.
         self._observation_keys: list[NestedKey] = (
             observation_key if isinstance(observation_key, list) else [observation_key]
         )
         self._reward_key = reward_key
-        self._space = observation_space
+        self._space, self._eviction = observation_space, eviction
         self._write_count = 0
         self._cursor = 0
 
@@ -94,7 +99,8 @@ class FrugalWriter(KeepsLedger, Writer):
                 "know; give FrugalWriter an empty one"
             )
         super().register_storage(storage)
-        self._ledger = AdmissionLedger(storage.max_size, copy_of(self._given), self._space)
+        made = copy_of(self._given)
+        self._ledger = AdmissionLedger(storage.max_size, made, self._space, self._eviction)
         self._process = os.getpid()
 
     def add(self, data: TensorDictBase) -> int | None:

@@ -18,6 +18,11 @@ from frugalrl.admission.protocol import (
     Floats,
     Slots,
 )
+from frugalrl.checks import check_choice
+
+RUN_LENGTH = 50
+"""Transitions that random eviction takes in the order of their age, so that the states which they
+share leave with them."""
 
 _STEPS = 600
 _DIMENSIONS = 3
@@ -25,23 +30,44 @@ _CAPACITY = 150
 """Of the stream that a filter is checked with, and of the buffer that it fills."""
 
 
+def make_victims(eviction: str, seed: int = 0) -> np.random.Generator | None:
+    """Make the generator that draws what random eviction takes; None evicts the oldest.
+
+    Raises:
+        ValueError: there is no such eviction.
+    """
+    check_choice("eviction", eviction, ("oldest", "random"))
+    if eviction == "oldest":
+        return None
+    # A stream of its own, so that batches are drawn alike whatever is evicted.
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
+
+
 class Owner:
     """Offers rows to a filter and carries out what it decides, knowing only which row is where.
 
     Args:
         admission: the filter, which has begun.
-        capacity: most slots in use; the oldest is evicted for another. None for no limit.
+        capacity: most slots in use; one is evicted for another. None for no limit.
         slots: those in use already, oldest first.
+        victims: draws the slots that are evicted; None evicts the oldest.
+        run: as `Owner.run` was.
 
     Attributes:
         evicted: how many slots had to be made free.
     """
 
     def __init__(
-        self, admission: AdmissionFilter, capacity: int | None = None, slots: Iterable[int] = ()
+        self,
+        admission: AdmissionFilter,
+        capacity: int | None = None,
+        slots: Iterable[int] = (),
+        victims: np.random.Generator | None = None,
+        run: tuple[int, int] = (-1, 0),
     ) -> None:
         self.admission = admission
         self.capacity = capacity
+        self.victims = victims
         self.evicted = 0
         used = np.fromiter(slots, dtype=np.int64)
         self._rows = len(used)
@@ -54,6 +80,17 @@ class Owner:
         # The oldest slots, the very oldest last, as they were before this row.
         self._oldest: list[int] = []
         self._oldest_before = 0
+        # Random eviction's next slot with its row, and how many are left of its run.
+        self._run_next, self._run_left = run
+        self._run_row = self._row_in.item(run[0]) if run[0] >= 0 else -1
+        # The slots and their rows, oldest first, as they were when they were sorted last.
+        self._sorted = self._sorted_rows = np.empty(0, dtype=np.int64)
+
+    @property
+    def run(self) -> tuple[int, int]:
+        """The slot random eviction takes next, -1 to draw one, and how many are left of its run."""
+        is_there = self._run_next >= 0 and self._row_in[self._run_next] == self._run_row
+        return (self._run_next, self._run_left) if is_there else (-1, 0)
 
     @property
     def row_in_slot(self) -> dict[int, int]:
@@ -64,7 +101,7 @@ class Owner:
     @property
     def nbytes(self) -> int:
         """Bytes of the books."""
-        return self._row_in.nbytes
+        return self._row_in.nbytes + self._sorted.nbytes + self._sorted_rows.nbytes
 
     def oldest_first(self) -> Slots:
         """List the slots in use by age."""
@@ -136,7 +173,15 @@ class Owner:
         del self._free[:taken]
 
     def _evict(self, row: int) -> int:
-        """Give the slot of the oldest to a row that found none."""
+        """Give a slot in use to a row that found none."""
+        slot = self._oldest_slot(row) if self.victims is None else self._random_slot(self.victims)
+        self.admission.forget(slot)
+        self._row_in[slot] = row
+        self.evicted += 1
+        return slot
+
+    def _oldest_slot(self, row: int) -> int:
+        """Give the slot of the oldest before a row."""
         while not self._oldest or not 0 <= self._row_in[self._oldest[-1]] < self._oldest_before:
             if self._oldest:
                 self._oldest.pop()  # which is no longer what it was
@@ -145,11 +190,30 @@ class Owner:
                 # Many at a time: to sort them takes long.
                 self._oldest = slots[: 64 + len(slots) // 8][::-1].tolist()
                 self._oldest_before = row
-        slot = self._oldest.pop()
-        self.admission.forget(slot)
-        self._row_in[slot] = row
-        self.evicted += 1
+        return self._oldest.pop()
+
+    def _random_slot(self, victims: np.random.Generator) -> int:
+        """Choose as a ReplayBuffer does: a random one, and after it those that are next in age."""
+        slot, left = self.run
+        if slot < 0:  # all slots are in use, or there would be a free one
+            slot, left = int(victims.random() * self._next), RUN_LENGTH
+        self._run_next = self._newer(slot) if left > 1 else -1
+        self._run_left = left - 1
+        self._run_row = self._row_in.item(self._run_next)
         return slot
+
+    def _newer(self, slot: int) -> int:
+        """Give the slot that is next in age, -1 if there is none."""
+        row = self._row_in[slot]
+        for sort in (False, True):  # rarely, since it takes long
+            if sort:
+                self._sorted = self.oldest_first()
+                self._sorted_rows = self._row_in[self._sorted]
+            for place in range(np.searchsorted(self._sorted_rows, row, "right"), len(self._sorted)):
+                newer = self._sorted.item(place)
+                if self._row_in[newer] == self._sorted_rows[place]:  # else it is gone
+                    return newer
+        return -1
 
 
 def check_filter(make_filter: Callable[[], AdmissionFilter]) -> None:

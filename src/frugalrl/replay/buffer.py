@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
+from frugalrl.admission.owner import make_victims
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.admission.released import ReleasedFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
@@ -95,7 +96,6 @@ class ReplayBuffer:
         eviction: str = "oldest",
         extra_fields: Iterable[tuple[str, tuple[int, ...], Any]] = (),
     ) -> None:
-        check_choice("eviction", eviction, ("oldest", "random"))
         if capacity is None and capacity_bytes is None:
             raise ValueError("capacity is None and so is capacity_bytes; give at least one of them")
         most = MOST_TRANSITIONS if capacity is None else integer_from("capacity", capacity, 1)
@@ -107,6 +107,7 @@ class ReplayBuffer:
         layout = make_layout(observation_space, action_space, type_name, fields_from(extra_fields))
         rows = integer_from("environments", environments, 1)
         number = integer_from("seed", seed, 0)
+        victims = make_victims(eviction, number)
         refuse_class("admission", admission)
         if admission is None:
             admission = AdmitAll()
@@ -118,10 +119,8 @@ class ReplayBuffer:
         self._admission = admission
         self.observation_space, self.action_space = observation_space, action_space
         self.capacity_bytes = most_bytes
-        # A stream of its own, so that batches are drawn alike whatever is evicted.
-        victims = np.random.Generator(np.random.PCG64(np.random.SeedSequence([number, 1])))
         self._generator = np.random.Generator(np.random.PCG64(number))
-        self._storage = Storage(layout, most, rows, victims if eviction == "random" else None)
+        self._storage = Storage(layout, most, rows, victims)
         self._stage = Stage(layout, rows)
         # What is under way: rows that count as added, and a slot that is being evicted.
         self._rows: Stage | None = None

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.owner import RUN_LENGTH
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 MOST_TRANSITIONS = 2**28
 """Two states per transition, and two flags beside a state's id, fill 31 bits."""
-RUN_LENGTH = 50
-"""Transitions that random eviction takes in the order of their age, so that the states which they
-share leave with them."""
 
 # Columns of a slot. A state's id in `NEXT` stands above the flags of the transition.
 STATE, NEXT, OLDER, NEWER, REWARD = range(5)
