@@ -323,7 +323,10 @@ class ReplayBuffer:
         storage, last = self._storage, rows.decided - 1
         if last > rows.first:
             storage.write(rows, last)  # those before it
-        slot = storage.next_slots(1).item() if storage.free_slots else self._evict()
+        if storage.free_slots:
+            slot = storage.next_slots(1).item()
+        else:  # the sampler hears of what comes in its place, soon enough
+            slot = self._remove(storage.next_victim(), tells_sampler=False)
         self._admission.place(rows.observations[last], rows.rewards.item(last), slot)
         rows.slots[last] = slot
 
@@ -331,12 +334,12 @@ class ReplayBuffer:
         """Remove a transition everywhere and give its slot, which is used next."""
         return self._remove(self._storage.next_victim())
 
-    def _remove(self, slot: int) -> int:
+    def _remove(self, slot: int, tells_sampler: bool = True) -> int:
         """Remove the transition of a slot everywhere."""
         self._victim = slot
         self._admission.forget(slot)
         self._storage.evict(slot)
-        if self._sampler.follows:
+        if tells_sampler and self._sampler.follows:
             self._tell_sampler(np.array([slot]))
         self._victim = None
         return slot
