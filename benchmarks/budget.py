@@ -39,7 +39,7 @@ SB3 = "ring of Stable-Baselines3"
 COLORS = dict(zip(LABELS, ("#444444", "#7a5fd3", "#c1440e", "#2166d1", "#1a9e4b"), strict=True))
 COLUMNS = (
     "task", "buffer", "seeds", "MB", "SB3's MB", "final reward", "second half",
-    "less the ring's", "less random eviction's",
+    "less all transitions'", "less the ring's", "less random eviction's",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     arguments = parser.parse_args()
     tasks = [task for directory in arguments.results for task in read_tasks(directory)]
-    print(f"| {' | '.join(COLUMNS)} |\n|---|---|--:|--:|--:|--:|--:|--:|--:|")
+    print(f"| {' | '.join(COLUMNS)} |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     for task, entries in tasks:
         print(*table_rows(task, entries), sep="\n")
     if arguments.figure is not None:
@@ -100,9 +100,11 @@ def table_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
     for number, entry in enumerate(entries):
         size = "" if share(entry) == 1.0 else f", {share(entry):.0%}"
         differences = []
-        for other in ("small", "random-slot"):
-            found = [e for e in entries if rule(e) == other and share(e) == share(entry)]
-            if size and found and found[0] is not entry:
+        for other in ("baseline", "small", "random-slot"):
+            found = [e for e in entries if rule(e) == other]
+            if other != "baseline":
+                found = [e for e in found if size and share(e) == share(entry)]
+            if found and found[0] is not entry:
                 seeds = sorted(set(entry.late) & set(found[0].late))
                 paired = [entry.late[seed] - found[0].late[seed] for seed in seeds]
                 generator = generator_for(task, entry.method, other)
@@ -171,7 +173,9 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
         sizes = [entry.bytes / 1e6 for entry in ring]
         axes.set_xticks(sizes, [f"{size:.2g}" for size in sizes])
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_title(f"{task}, {max(len(e.seeds) for e in entries)} seeds", fontsize=9)
+        seeds = sorted({len(entry.seeds) for entry in entries if rule(entry) not in TRIED})
+        many = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+        axes.set_title(f"{task}, {many} seeds", fontsize=9)
         axes.tick_params(labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="#e6e6e6")
