@@ -394,6 +394,22 @@ def test_lists_and_buckets_are_those_of_the_slots(kernel: str, spread: float, gr
             assert len(pool) == len(other_pool)
 
 
+@pytest.mark.parametrize("others", [1, 4])
+def test_a_bucket_divided_for_a_newcomer_is_joined_with_the_others_when_its_equivalent_goes(
+    others: int,
+) -> None:
+    """The equivalent that is replaced lies in another bucket, and with it the block was needed."""
+    rewards = np.append(np.full(others, -0.01), np.full(SCANNED, 0.01))
+    fast = FrugalFilter(warmup_steps=len(rewards), bins=1)
+    fast.begin(None)
+    states = np.zeros((len(rewards), 1))
+    fast.offer(states, rewards, np.arange(len(rewards)))
+    for slot in range(len(rewards)):  # each is the oldest equivalent once
+        made = fast.offer(states[:1], np.array([0.01]), np.array([100]))
+        assert (made.codes.tolist(), made.slots.tolist()) == ([REPLACE], [slot])
+        check_structure(fast)
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])  # noqa: S301
 def test_a_copy_has_a_memory_of_its_own(copied: Callable[[FrugalFilter], FrugalFilter]) -> None:
     generator = np.random.Generator(np.random.PCG64(2))

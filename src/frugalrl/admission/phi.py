@@ -297,6 +297,15 @@ def _collapse(phi: Any, owner: Any) -> None:
 
 
 @compiled
+def _are_lists(buckets: Any, block: Any) -> bool:
+    """Whether no bucket of a block is divided: one is for a reward that is to come at once."""
+    divided = 0
+    for i in range(block, block + FAN):
+        divided += buckets[i]["block"] != 0
+    return bool(divided == 0)
+
+
+@compiled
 def _with_oldest(buckets: Any, block: Any) -> Any:
     """Find the bucket of a block that holds the oldest reward."""
     best = block
@@ -409,7 +418,7 @@ def remove(phi: Any, slot: Any) -> bool:
         _unlink(slots, owner, slot)
     else:
         _remove_below(phi, np.int64(owner["block"]), slot, reward)
-        if owner["count"] <= SCANNED:
+        if owner["count"] <= SCANNED and _are_lists(phi.buckets, np.int64(owner["block"])):
             _collapse(phi, owner)
     if owner["count"] == 0:
         _remove_cell(phi, cell)
@@ -428,7 +437,7 @@ def _remove_below(phi: Any, block: Any, slot: Any, reward: Any) -> None:
         _find_oldest(phi, bucket)
         return
     _remove_below(phi, np.int64(bucket["block"]), slot, reward)
-    if bucket["count"] <= SCANNED:
+    if bucket["count"] <= SCANNED and _are_lists(phi.buckets, np.int64(bucket["block"])):
         _collapse(phi, bucket)
     if bucket["oldest"] == slot or bucket["block"] == 0:
         _find_oldest(phi, bucket)
