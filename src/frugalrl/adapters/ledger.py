@@ -12,7 +12,8 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of
-from frugalrl.admission.owner import RUN_LENGTH, Owner, make_victims
+from frugalrl.admission.eviction import RUN_LENGTH, make_victims
+from frugalrl.admission.owner import Owner
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.replay.results import REFUSED, BufferStats, Outcome
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of, make_filter, needs
 from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
-from frugalrl.admission.owner import make_victims
+from frugalrl.admission.eviction import make_victims
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.state_io import load_state, save_state
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.eviction import RUN_LENGTH
 from frugalrl.admission.protocol import (
     DROP,
     REPLACE,
@@ -18,29 +19,11 @@ from frugalrl.admission.protocol import (
     Floats,
     Slots,
 )
-from frugalrl.checks import check_choice
-
-RUN_LENGTH = 50
-"""Transitions that random eviction takes in the order of their age, so that the states which they
-share leave with them."""
 
 _STEPS = 600
 _DIMENSIONS = 3
 _CAPACITY = 150
 """Of the stream that a filter is checked with, and of the buffer that it fills."""
-
-
-def make_victims(eviction: str, seed: int = 0) -> np.random.Generator | None:
-    """Make the generator that draws what random eviction takes; None evicts the oldest.
-
-    Raises:
-        ValueError: there is no such eviction.
-    """
-    check_choice("eviction", eviction, ("oldest", "random"))
-    if eviction == "oldest":
-        return None
-    # A stream of its own, so that batches are drawn alike whatever is evicted.
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
 
 
 class Owner:

@@ -23,8 +23,8 @@ from gymnasium.spaces.utils import flatten_space
 from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
+from frugalrl.admission.eviction import make_victims
 from frugalrl.admission.frugal import FrugalFilter
-from frugalrl.admission.owner import make_victims
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.admission.released import ReleasedFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class

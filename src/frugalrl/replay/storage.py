@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.owner import RUN_LENGTH
+from frugalrl.admission.eviction import RUN_LENGTH
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
