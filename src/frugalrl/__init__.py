@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from frugalrl.admission.controls import AdmitAll, RandomAdmit
     from frugalrl.admission.density_kernels import reward_density
     from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.admission.owner import check_filter
     from frugalrl.admission.partition import important_dimensions
     from frugalrl.admission.protocol import AdmissionFilter, Decisions
     from frugalrl.admission.released import ReleasedFilter
+    from frugalrl.conformance import check_filter
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.replay.results import Batch, BufferStats, Outcome
     from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
@@ -30,10 +30,10 @@ _EXPORTS = {
     "admission.controls": ("AdmitAll", "RandomAdmit"),
     "admission.density_kernels": ("reward_density",),
     "admission.frugal": ("FrugalFilter",),
-    "admission.owner": ("check_filter",),
     "admission.partition": ("important_dimensions",),
     "admission.protocol": ("AdmissionFilter", "Decisions"),
     "admission.released": ("ReleasedFilter",),
+    "conformance": ("check_filter",),
     "replay.buffer": ("ReplayBuffer",),
     "replay.results": ("Batch", "BufferStats", "Outcome"),
     "replay.samplers": ("LargeBatch", "Prioritized", "Sampler", "Uniform"),

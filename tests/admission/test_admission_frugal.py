@@ -13,7 +13,6 @@ import pytest
 from gymnasium import spaces
 
 from frugalrl import FrugalFilter, ReplayBuffer
-from frugalrl.admission.owner import Owner
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
 
 
@@ -329,18 +328,30 @@ def test_the_warmup_can_be_observed_only() -> None:
 @pytest.mark.parametrize("settings", [{}, {"warmup": "filter"}, {"warmup": "observe"}])
 def test_an_offer_made_again_gets_the_same_answer(settings: dict[str, Any]) -> None:
     """An interrupt may have kept the first answer from the owner."""
+
+    class Repeated(FrugalFilter):
+        def offer(self, *offer: Any) -> Any:
+            return [super(Repeated, self).offer(*offer) for _ in range(3)][-1]
+
     observations, rewards = stream(300)
-    plain, repeated = (FrugalFilter(warmup_steps=50, bins=2, **settings) for _ in range(2))
-    owner = Owner(plain, capacity=60)
-    other = Owner(repeated, capacity=60)
-    for row in range(0, 300, 7):
+    space = spaces.Box(-np.inf, np.inf, observations.shape[1:])
+    plain, repeated = (
+        ReplayBuffer(
+            60,
+            observation_space=space,
+            action_space=spaces.Discrete(2),
+            admission=made_by(warmup_steps=50, bins=2, **settings),
+        )
+        for made_by in (FrugalFilter, Repeated)
+    )
+    no = np.zeros(7, dtype=np.bool_)
+    for row in range(0, 294, 7):
         states, values = observations[row : row + 7], rewards[row : row + 7]
-        owner.add(states, values)
-        other.decisions = lambda *offer: [repeated.offer(*offer) for _ in range(3)][-1]
-        other.add(states, values)
-        assert owner.row_in_slot == other.row_in_slot
-        assert plain.slots_held().tolist() == repeated.slots_held().tolist()
-        assert sorted(owner.row_in_slot) == plain.slots_held().tolist()
+        for buffer in (plain, repeated):
+            buffer.extend(states, no, values, states, no, no)
+        for one, other in zip(plain.transitions()[:8], repeated.transitions()[:8], strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert plain.slots().tolist() == repeated.admission.slots_held().tolist()
 
 
 def test_one_free_array_may_serve_for_several_offers() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KernelDensity
 
 import frugalrl
-from frugalrl.admission.owner import Owner
 from frugalrl.admission.protocol import REPLACE, STORE
 from frugalrl.admission.released import released_density
 from reference.admission import SlowReleased, cell_of
@@ -106,13 +105,20 @@ def test_a_buffer_with_it_grows_by_few() -> None:
 
 
 def test_an_offer_made_again_gets_the_same_answer() -> None:
-    f = make()
-    owner = Owner(f, capacity=50)
-    owner.decisions = lambda *offer: [f.offer(*offer) for _ in range(2)][-1]  # type: ignore[method-assign]
+    class Repeated(frugalrl.ReleasedFilter):
+        def offer(self, *offer: Any) -> Any:
+            return [super(Repeated, self).offer(*offer) for _ in range(2)][-1]
+
+    space = spaces.Box(-10, 10, (3,))
+    f = Repeated([2, 0], warmup_steps=60, bins=5)
+    buffer = frugalrl.ReplayBuffer(50, observation_space=space, action_space=space, admission=f)
     generator = np.random.Generator(np.random.PCG64(2))
+    no = np.zeros(7, dtype=np.bool_)
     for _ in range(30):
-        owner.add(generator.normal(size=(7, 3)).round(1), generator.normal(size=7).round(1))
-    assert set(owner.row_in_slot) == f._in_use
+        states, rewards = generator.normal(size=(7, 3)).round(1), generator.normal(size=7).round(1)
+        buffer.extend(states, states, rewards, states, no, no)
+    assert buffer.stats.replaced > 0
+    assert set(buffer.slots().tolist()) == f._in_use
 
 
 @pytest.mark.parametrize(

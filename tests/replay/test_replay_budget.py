@@ -158,7 +158,7 @@ def test_states_move_when_the_pool_shrinks() -> None:
     for _ in range(40):
         buffer.add(*stream.rows())
     for _ in range(50):
-        buffer._evict()
+        buffer._intake.evict()
     before = buffer.transitions()
     storage = buffer._storage
     live = len(storage.states) - storage.free_states

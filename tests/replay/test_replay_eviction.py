@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box
 
 import frugalrl
-from frugalrl.admission.eviction import RUN_LENGTH
+from frugalrl.replay.storage import RUN_LENGTH
 
 CAPACITY, STEPS = 400, 4_000
 

@@ -265,7 +265,7 @@ def test_inconsistent_states_are_refused(tmp_path: Path, path: str, value: Any) 
     buffer = make("random", sampler=Prioritized())
     feed(buffer, 0, 150)
     for _ in range(5):
-        buffer._evict()
+        buffer._intake.evict()
     state = buffer.state_dict()
     spoil(state, path, value)
     with pytest.raises(ValueError):

@@ -115,7 +115,7 @@ def test_uniform_passes_over_holes() -> None:
     buffer = make(capacity=None, count=4000, capacity_bytes=24_000, admission=RandomAdmit(0.5))
     storage = buffer._storage
     for _ in range(len(storage) // 3):
-        buffer._evict()
+        buffer._intake.evict()
     assert not storage.dense
     batch = buffer.sample(60_000)
     held = storage.oldest_first()
@@ -199,7 +199,7 @@ def test_priorities_follow_eviction_and_replacement(mode: str) -> None:
 
 def test_feedback_passes_over_slots_emptied_meanwhile() -> None:
     buffer = make(capacity=20, count=20, sampler="prioritized")
-    gone = buffer._evict()
+    gone = buffer._intake.evict()
     buffer.feedback([gone, 5], [3.0, 3.0])
     sampler = buffer.sampler
     assert isinstance(sampler, Prioritized)

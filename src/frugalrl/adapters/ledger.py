@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,13 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of
-from frugalrl.admission.eviction import RUN_LENGTH, make_victims
-from frugalrl.admission.owner import Owner
 from frugalrl.admission.protocol import AdmissionFilter
-from frugalrl.replay.results import REFUSED, BufferStats, Outcome
+from frugalrl.replay.intake import Intake, rows_kept_elsewhere
+from frugalrl.replay.results import BufferStats, Outcome
+from frugalrl.replay.spaces import SLOTS_ALONE
+from frugalrl.replay.storage import Storage, make_victims
 
 Rows = NDArray[np.int64]
-_COUNTED = ("dropped", "stored", "replaced", "rejected_nonfinite")
-"""What becomes of a row, by its code."""
 
 
 class AdmissionLedger:
@@ -53,11 +51,12 @@ class AdmissionLedger:
         self._begin(admission)
 
     def _begin(self, admission: AdmissionFilter) -> None:
-        self._counts = asdict(BufferStats())
-        self._owner = Owner(admission, self.capacity, victims=make_victims(self.eviction))
+        # It decides and evicts as a ReplayBuffer does, but keeps nothing beside the slots.
+        self._books = Storage(SLOTS_ALONE, self.capacity, 1, make_victims(self.eviction))
+        self._intake = Intake(self._books, admission)
         # Slot and position of each other; they differ after slots were given up alone.
-        self._position_of = np.full(self.capacity, -1, dtype=np.int64)
-        self._slot_at = np.full(self.capacity, -1, dtype=np.int64)
+        self._position_of = np.full(self.capacity, -1, dtype=np.int32)
+        self._slot_at = np.full(self.capacity, -1, dtype=np.int32)
         self._size = 0
         admission.begin(self._space)
 
@@ -71,7 +70,7 @@ class AdmissionLedger:
     @property
     def admission(self) -> AdmissionFilter:
         """The filter."""
-        return self._owner.admission
+        return self._intake.admission
 
     def offer(
         self,
@@ -94,28 +93,28 @@ class AdmissionLedger:
         Returns:
             What became of each row, and the position it is at, -1 where it is nowhere (any more).
         """
-        codes = np.full(len(rewards), REFUSED, dtype=np.int8)
-        positions = np.full(len(rewards), -1, dtype=np.int64)
-        fine = np.isfinite(observations).all(axis=1) & np.isfinite(rewards)
+        is_finite = np.isfinite(observations).all(axis=1) & np.isfinite(rewards)
         if finite is not None:
-            fine &= finite
-        rows = np.flatnonzero(fine)
-        if len(rows) < len(rewards) and not self._counts["rejected_nonfinite"]:
+            is_finite &= finite
+        if not is_finite.all() and not self.stats.rejected_nonfinite:
             warnings.warn(
                 "a transition with NaN or infinity was refused; further ones are only counted",
                 RuntimeWarning,
                 stacklevel=3,
             )
-        codes[rows], slots, released = self._owner.add(observations[rows], rewards[rows])
-        self._counts["offered"] += len(rewards)
-        for name, count in zip(_COUNTED, np.bincount(codes, minlength=4).tolist(), strict=True):
-            self._counts[name] += count
-        if released:
-            self._release(np.array(released, dtype=np.int64), move)
-        written, slots = rows[slots >= 0], slots[slots >= 0]
+        rows = rows_kept_elsewhere(
+            observations[is_finite], rewards[is_finite], self._books.offered, is_finite
+        )
+        codes, slots = self._intake.add(rows)
+        if rows.given_up:
+            self._release(np.unique(rows.given_up), move)
+        last_in = dict(zip(slots.tolist(), range(len(slots)), strict=True))
+        last_in.pop(-1, None)
+        written = np.sort(np.fromiter(last_in.values(), dtype=np.int64))
+        positions = np.full(len(rewards), -1, dtype=np.int64)
         if len(written):
-            self._find_positions(slots)
-            positions[written] = self._position_of[slots]
+            self._find_positions(slots[written])
+            positions[written] = self._position_of[slots[written]]
             write(written, positions[written])
         return Outcome(codes, positions)
 
@@ -127,12 +126,10 @@ class AdmissionLedger:
         self._size += len(new)
 
     def _release(self, released: Rows, move: Callable[[Rows, Rows], None]) -> None:
-        """Close the gaps of slots that the filter has given up, and count them as dropped."""
-        emptied = self._position_of[released]
+        """Close the gaps of slots that the filter has given up."""
+        emptied = self._position_of[released].astype(np.int64)
         gone = released[emptied >= 0]  # the others came and went within one call
         emptied = emptied[emptied >= 0]
-        self._counts["stored"] -= len(gone)
-        self._counts["dropped"] += len(gone)
         self._position_of[gone] = -1
         self._size -= len(gone)
         gaps = np.sort(emptied[emptied < self._size])
@@ -145,31 +142,28 @@ class AdmissionLedger:
 
     def oldest_first(self) -> Rows:
         """List the positions in use by the age of what they hold."""
-        return np.asarray(self._position_of[self._owner.oldest_first()])
+        return self._position_of[self._books.oldest_first()].astype(np.int64)
 
     @property
     def stats(self) -> BufferStats:
         """What has become of the transitions offered so far."""
-        return BufferStats(**{**self._counts, "evicted": self._owner.evicted})
+        return self._books.stats
 
     @property
     def nbytes(self) -> int:
         """Bytes of the filter's state, and of the books for the slots in use."""
-        return self.admission.nbytes + self._owner.nbytes + 16 * self._size
+        return self._intake.nbytes + 8 * self._size
 
     def state_dict(self) -> dict[str, Any]:
         """Ages, positions, counts and the filter's state, as arrays and JSON values."""
-        victims, random = self._owner.victims, None
-        if victims is not None:
-            random = {"generator": victims.bit_generator.state, "run": list(self._owner.run)}
+        victims = self._books.victims
         return {
             "capacity": self.capacity,
-            "counts": asdict(self.stats),
-            "slots": self._owner.oldest_first(),
-            "positions": self.oldest_first(),
             "filter": self.admission.name,
             "admission": self.admission.state_dict(),
-            "random_eviction": random,
+            "books": self._books.state_dict(),
+            "positions": self.oldest_first(),
+            "victims": None if victims is None else victims.bit_generator.state,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -179,35 +173,28 @@ class AdmissionLedger:
             ValueError: the state is of another filter, capacity or eviction, or is damaged; nothing
                 changes.
         """
+        if "books" not in state:
+            raise ValueError("the state was made before 0.1.0, which does not read it")
         if state["filter"] != self.admission.name or state["capacity"] != self.capacity:
             raise ValueError(
                 f"the state is of filter {state['filter']!r} with capacity {state['capacity']}, "
                 f"this buffer has {self.admission.name!r} with {self.capacity}"
             )
-        random = state.get("random_eviction")  # older states have none
-        eviction = "oldest" if random is None else "random"
+        eviction = "oldest" if state["victims"] is None else "random"
         if eviction != self.eviction:
             raise ValueError(
                 f"the state is of a buffer with eviction={eviction!r}, this one was made with "
                 f"{self.eviction!r}; make it alike"
             )
-        slots = np.asarray(state["slots"], dtype=np.int64)
-        positions = np.asarray(state["positions"], dtype=np.int64)
-        distinct = len(np.unique(slots)) == len(slots)
-        in_range = bool((slots >= 0).all() and (slots < self.capacity).all())
-        dense = np.array_equal(np.sort(positions), np.arange(len(slots)))
-        if not (distinct and in_range and dense):
+        books = Storage(SLOTS_ALONE, self.capacity, 1, make_victims(eviction))
+        books.load_state_dict(state["books"])
+        if books.victims is not None:
+            books.victims.bit_generator.state = state["victims"]
+        slots, positions = books.oldest_first(), np.asarray(state["positions"], dtype=np.int64)
+        if not np.array_equal(np.sort(positions), np.arange(len(slots))):
             raise ValueError("the state's slots and positions do not belong together")
-        victims, run = make_victims(eviction), (-1, 0)
-        if victims is not None and random is not None:
-            victims.bit_generator.state = random["generator"]
-            run = (int(random["run"][0]), int(random["run"][1]))
-            if run != (-1, 0) and not (run[0] in slots and 0 < run[1] < RUN_LENGTH):
-                raise ValueError(f"run={run} is none of what is held")
         admission = type(self.admission).from_state_dict(state["admission"])
-        self._counts = {name: int(count) for name, count in state["counts"].items()}
-        self._owner = Owner(admission, self.capacity, slots.tolist(), victims, run)
-        self._owner.evicted = self._counts["evicted"]
+        self._books, self._intake = books, Intake(books, admission)
         self._position_of[:], self._slot_at[:] = -1, -1
         self._position_of[slots], self._slot_at[positions] = positions, slots
         self._size = len(slots)

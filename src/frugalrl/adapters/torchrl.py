@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of, make_filter, needs
 from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
-from frugalrl.admission.eviction import make_victims
 from frugalrl.admission.protocol import AdmissionFilter
+from frugalrl.replay.storage import make_victims
 from frugalrl.state_io import load_state, save_state
 
 with needs("TorchRL", "torchrl"):
@@ -41,7 +41,7 @@ _READ_NEIGHBOURS = tuple(
     if hasattr(torchrl.data, name)
 )
 NestedKey = str | tuple[str, ...]
-_FILE, _STATE_KIND, _STATE_VERSION = "writer.safetensors", "torchrl-writer", 2
+_FILE, _STATE_KIND, _STATE_VERSION = "writer.safetensors", "torchrl-writer", 3
 
 
 class FrugalWriter(KeepsLedger, Writer):

@@ -111,6 +111,8 @@ def finite_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) ->
 
 def _numbers(argument: str, values: ArrayLike) -> NDArray[Any]:
     """Give an array of real numbers; what NumPy would turn into such without a word is refused."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        return values
     found = "something else"
     try:
         given = np.asarray(values)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from frugalrl.replay.storage import grown
 
 if TYPE_CHECKING:
-    from frugalrl.replay.buffer import ReplayBuffer
+    from frugalrl.replay.intake import Intake
 
 _FEWEST = 4
 """Transitions for which there must be room at the least."""
@@ -19,36 +19,36 @@ for those that overwrite, which may give back fewer states than they take."""
 
 
 class ByteBudget:
-    """Keeps everything a buffer holds, its filter and sampler included, within a limit.
+    """Keeps everything that counts, filter and sampler included, within a limit.
 
     Slots and states grow by small steps, whichever have run out, so the ratio of states to
     transitions follows what comes in. When nothing may grow any more transitions go.
 
     Args:
         limit: most bytes.
-        buffer: that is kept within them.
+        intake: of the buffer that is kept within them.
 
     Raises:
         ValueError: the limit leaves no room for a handful of transitions.
     """
 
-    def __init__(self, limit: int, buffer: ReplayBuffer) -> None:
+    def __init__(self, limit: int, intake: Intake) -> None:
         self._limit = limit
-        self._buffer = buffer
-        self._storage = storage = buffer._storage
+        self._intake = intake
+        self._storage = storage = intake.storage
         fewest = min(_FEWEST, storage.capacity)
-        needed = limit - self._spare() + buffer.sampler.nbytes_for(fewest)
+        needed = limit - self._spare() + intake.sampler.nbytes_for(fewest)
         needed += fewest * (storage.slot_bytes + 2 * storage.state_bytes)
         if needed > limit:
             raise ValueError(
                 f"capacity_bytes={limit} has no room for {fewest} transitions beside the filter's "
-                f"{buffer.admission.nbytes} bytes; use at least {needed}"
+                f"{intake.admission.nbytes} bytes; use at least {needed}"
             )
 
     def _spare(self) -> int:
         """Bytes that may be allocated; some are kept back for the growth of the filter."""
-        kept_back = int(self._buffer.admission.nbytes) // _RESERVE_SHARE
-        return self._limit - self._buffer._count_bytes() - kept_back
+        kept_back = int(self._intake.admission.nbytes) // _RESERVE_SHARE
+        return self._limit - self._intake.nbytes - kept_back
 
     def make_room(self) -> bool:
         """See to it that one more transition, with two states of its own, can be written.
@@ -73,7 +73,7 @@ class ByteBudget:
                 raise self._too_small()
             if storage.free_states >= 2:
                 return False
-            self._buffer._evict()
+            self._intake.evict()
 
     def settle(self) -> None:
         """Give back bytes if the filter has grown into those of the storage.
@@ -81,27 +81,27 @@ class ByteBudget:
         Raises:
             ValueError: the filter leaves nothing.
         """
-        storage, buffer = self._storage, self._buffer
-        while (excess := buffer._count_bytes() - self._limit) > 0:
+        storage, intake = self._storage, self._intake
+        while (excess := intake.nbytes - self._limit) > 0:
             if storage.free_states * storage.state_bytes >= excess:
                 storage.resize_states(len(storage.states) - -(-excess // storage.state_bytes))
             elif len(storage):
-                buffer._evict()
+                intake.evict()
             else:
                 storage.trim()
-                buffer.sampler.resize(len(storage.slots))
-                if buffer._count_bytes() > self._limit:
+                intake.sampler.resize(len(storage.slots))
+                if intake.nbytes > self._limit:
                     raise self._too_small()
 
     def _too_small(self) -> ValueError:
         return ValueError(
             f"capacity_bytes={self._limit} has no room for a single transition beside the filter's "
-            f"{self._buffer.admission.nbytes} bytes"
+            f"{self._intake.admission.nbytes} bytes"
         )
 
     def _grow_slots(self) -> bool:
         """Allocate more slots if any fit."""
-        storage, sampler = self._storage, self._buffer.sampler
+        storage, sampler = self._storage, self._intake.sampler
         rows = len(storage.slots)
         spare = self._spare() + sampler.nbytes
         step = grown(rows) - rows

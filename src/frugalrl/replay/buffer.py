@@ -1,11 +1,8 @@
 """ReplayBuffer: rows come in, a filter decides, a storage keeps, a sampler draws.
 
-The way of a transition: `add` -> rows checked and staged (`staging`) -> `admission.offer` ->
-`Storage.write` -> the sampler is told. It is the same for every filter and sampler.
-
-Once checked, rows count as added: whatever interrupts after that, the next use of the buffer goes
-on where it stopped. How many rows are dealt with is counted by the very compiled calls that deal
-with them, and every step can be done again without harm, see `ReplayBuffer._carry_out`.
+The way of a transition: `add` -> rows checked and staged (`intake`) -> `admission.offer` ->
+`Storage.write` -> the sampler is told. It is the same for every filter and sampler. What an
+interrupt leaves half done, the next use of the buffer finishes first.
 """
 
 from __future__ import annotations
@@ -23,12 +20,12 @@ from gymnasium.spaces.utils import flatten_space
 from numpy.typing import NDArray
 
 from frugalrl.admission.controls import AdmitAll, RandomAdmit
-from frugalrl.admission.eviction import make_victims
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.admission.released import ReleasedFilter
 from frugalrl.checks import check_choice, integer_from, refuse_class
 from frugalrl.replay.budget import ByteBudget
+from frugalrl.replay.intake import Intake, Stage, in_order, in_rows
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
 from frugalrl.replay.samplers import SAMPLERS, Sampler, make_sampler
 from frugalrl.replay.spaces import (
@@ -38,8 +35,7 @@ from frugalrl.replay.spaces import (
     make_layout,
     restore_space,
 )
-from frugalrl.replay.staging import Stage, in_order, in_rows
-from frugalrl.replay.storage import MOST_TRANSITIONS, Storage
+from frugalrl.replay.storage import MOST_TRANSITIONS, Storage, make_victims
 from frugalrl.state_io import StateFileError, load_state, save_state
 
 KIND = "replay buffer"
@@ -113,21 +109,19 @@ class ReplayBuffer:
             admission = AdmitAll()
         if not isinstance(admission, AdmissionFilter):
             raise TypeError(f"admission={admission!r} is no filter; see frugalrl.AdmissionFilter")
-        self._sampler = make_sampler(sampler)
+        drawn_by = make_sampler(sampler)
         flat: Any = flatten_space(observation_space)
         admission.begin(flat)  # from now on it knows its bytes
-        self._admission = admission
         self.observation_space, self.action_space = observation_space, action_space
         self.capacity_bytes = most_bytes
         self._generator = np.random.Generator(np.random.PCG64(number))
         self._storage = Storage(layout, most, rows, victims)
-        self._stage = Stage(layout, rows)
-        # What is under way: rows that count as added, and a slot that is being evicted.
-        self._rows: Stage | None = None
-        self._victim: int | None = None
-        self._turn = _Turn(self)
-        self._budget = None if most_bytes is None else ByteBudget(most_bytes, self)
-        self._sampler.begin()  # last, so that a sampler is free again if the limit was refused
+        self._intake = Intake(self._storage, admission, drawn_by)
+        self._intake.stage = self._stage = Stage(layout, rows)
+        if most_bytes is not None:
+            self._intake.budget = ByteBudget(most_bytes, self._intake)
+        self._turn = _Turn(self._intake)
+        drawn_by.begin()  # last, so that a sampler is free again if the limit was refused
 
     # --- looking at it -------------------------------------------------------------------------
 
@@ -165,29 +159,24 @@ class ReplayBuffer:
     @property
     def admission(self) -> AdmissionFilter:
         """The filter."""
-        return self._admission
+        return self._intake.admission
 
     @property
     def sampler(self) -> Sampler:
         """The sampler."""
-        return self._sampler
+        return self._intake.sampler
 
     @property
     def nbytes(self) -> int:
         """Bytes allocated in all: transitions, slack, staging, filter and sampler."""
         with self._turn:
-            return self._count_bytes()
-
-    def _count_bytes(self) -> int:
-        parts = self._storage, self._stage, self._admission, self._sampler
-        return sum(int(part.nbytes) for part in parts)
+            return self._intake.nbytes
 
     @property
     def stats(self) -> BufferStats:
         """Counters since the buffer was made."""
         with self._turn:
-            counters, offered = self._storage.counters, self._storage.offered
-        return BufferStats(offered, rejected_nonfinite=counters.pop("refused"), **counters)
+            return self._storage.stats
 
     # --- transitions in ------------------------------------------------------------------------
 
@@ -229,7 +218,7 @@ class ReplayBuffer:
                 given = in_rows(layout, given)
                 if len(given[0]) != stage.rows:
                     self._storage.expect_environments(len(given[0]))
-                    stage = self._stage = Stage(layout, len(given[0]))
+                    stage = self._stage = self._intake.stage = Stage(layout, len(given[0]))
             return self._add_rows(stage, given)
 
     def extend(
@@ -262,97 +251,19 @@ class ReplayBuffer:
                 block = [values[first : first + _ROWS_AT_ONCE] for values in columns]
                 stage = Stage(storage.layout, len(block[0]), is_sequence=True)
                 outcomes.append(self._add_rows(stage, block))
-            if self._budget is None:
+            if self.capacity_bytes is None:
                 storage.give_back()
         codes, slots = zip(*outcomes, strict=True)
         return Outcome(np.concatenate(codes), np.concatenate(slots))
 
-    def _add_rows(self, rows: Stage, given: Iterable[Any]) -> Outcome:
+    def _add_rows(self, stage: Stage, given: Iterable[Any]) -> Outcome:
         """Deal with rows, which count as added once they are staged."""
-        rows.take(given, self._storage.offered)
-        self._rows = rows
-        self._carry_out()
-        outcome = rows.outcome()
+        rows = stage.take(given, self._storage.offered)
+        outcome = self._intake.add(rows)
         if rows.refused and self._storage.counters["refused"] == rows.refused:
             # Comes last, since it may be raised as an error.
             _warn_of_refused(outcome.codes, rows.refused)
         return outcome
-
-    def _carry_out(self) -> None:
-        """Have the rows decided about, write them, and tell the sampler.
-
-        An interrupt may fall anywhere. So each step can be done again: an offer with the same
-        `free` object gets the same answer, `write` goes on where it stopped, slots that are free
-        are not freed again, a filter forgets and places but once, and what a sampler is told
-        depends on what is stored alone.
-        """
-        storage, rows = self._storage, self._rows
-        if self._victim is not None:
-            self._remove(self._victim)
-        if rows is None:
-            return
-        if rows.refused and storage.offered < rows.start:
-            storage.refuse(rows.refused)
-        while rows.asked is not None or rows.decided < len(rows.codes):
-            if rows.asked is None:
-                count = wanted = len(rows.codes) - rows.decided
-                if self._budget is not None:
-                    count = 1  # one row at a time
-                    wanted = int(self._budget.make_room())
-                rows.ask(count, storage.next_slots(wanted))
-            if rows.decided == rows.first:
-                rows.decide(self._admission.offer(*rows.asked))
-            if rows.lacks_slot:
-                self._find_slot(rows)
-            storage.write(rows, rows.decided)
-            if rows.released is not None:
-                storage.release(rows.released)
-                rows.drop(rows.released)
-                storage.trim()
-            if self._sampler.follows:
-                self._tell_sampler(rows.slots[rows.first : rows.decided])
-                if rows.released is not None:
-                    self._tell_sampler(rows.released)
-            rows.asked = None
-            if self._budget is not None:
-                self._budget.settle()
-        self._rows = None
-
-    def _find_slot(self, rows: Stage) -> None:
-        """Give the last decided row, for which no slot was free, that of another transition."""
-        storage, last = self._storage, rows.decided - 1
-        if last > rows.first:
-            storage.write(rows, last)  # those before it
-        if storage.free_slots:
-            slot = storage.next_slots(1).item()
-        else:  # the sampler hears of what comes in its place, soon enough
-            slot = self._remove(storage.next_victim(), tells_sampler=False)
-        self._admission.place(rows.observations[last], rows.rewards.item(last), slot)
-        rows.slots[last] = slot
-
-    def _evict(self) -> int:
-        """Remove a transition everywhere and give its slot, which is used next."""
-        return self._remove(self._storage.next_victim())
-
-    def _remove(self, slot: int, tells_sampler: bool = True) -> int:
-        """Remove the transition of a slot everywhere."""
-        self._victim = slot
-        self._admission.forget(slot)
-        self._storage.evict(slot)
-        if tells_sampler and self._sampler.follows:
-            self._tell_sampler(np.array([slot]))
-        self._victim = None
-        return slot
-
-    def _tell_sampler(self, slots: NDArray[np.int64]) -> None:
-        """Let the sampler know which of these slots hold something new; -1 is none."""
-        storage, sampler = self._storage, self._sampler
-        sampler.resize(len(storage.slots))
-        slots = slots[(slots >= 0) & (slots < storage.limit)]
-        is_occupied = storage.occupied(slots)
-        if not is_occupied.all():
-            sampler.removed(slots[~is_occupied])
-        sampler.stored(slots[is_occupied])
 
     def clear(self) -> None:
         """Remove every transition.
@@ -362,9 +273,9 @@ class ReplayBuffer:
         """
         with self._turn:
             for slot in self._storage.oldest_first().tolist():
-                self._remove(slot)
+                self._intake.remove(slot)
             self._storage.trim()
-            self._sampler.resize(len(self._storage.slots))
+            self.sampler.resize(len(self._storage.slots))
 
     # --- transitions out -----------------------------------------------------------------------
 
@@ -379,13 +290,13 @@ class ReplayBuffer:
         Raises:
             ValueError: the buffer is empty or a number is out of range.
         """
-        size = integer_from("batch_size", batch_size, 1) * self._sampler.multiple
+        size = integer_from("batch_size", batch_size, 1) * self.sampler.multiple
         count = 1 if batches is None else integer_from("batches", batches, 1)
         with self._turn:
             storage = self._storage
             if not len(storage):
                 raise ValueError("the buffer is empty; add transitions before sampling")
-            slots, weights = self._sampler.draw(
+            slots, weights = self.sampler.draw(
                 storage, self._generator, count, size, storage.offered
             )
             return storage.gather(slots, (size,) if batches is None else (count, size), weights)
@@ -438,7 +349,7 @@ class ReplayBuffer:
             TypeError: slots are no integers.
             ValueError: shapes differ, a slot is out of range or an error is not finite.
         """
-        if not self._sampler.follows:
+        if not self.sampler.follows:
             return
         where = _slots_from(slots).reshape(-1)
         errors = np.ascontiguousarray(td_errors, dtype=np.float64).reshape(-1)
@@ -450,20 +361,20 @@ class ReplayBuffer:
             limit = self._storage.limit
             if not ((where >= 0) & (where < limit)).all():
                 raise ValueError(f"slots must lie from 0 to {limit - 1}")
-            self._sampler.feedback(where, errors)
+            self.sampler.feedback(where, errors)
 
     # --- copies and files ----------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
-        kinds = type(self._admission), type(self._sampler)
+        kinds = type(self.admission), type(self.sampler)
         return type(self).from_state_dict, (self.state_dict(), *kinds)
 
     def state_dict(self) -> dict[str, Any]:
         """Give everything as nested dicts of arrays and JSON values."""
         with self._turn:
             victims = self._storage.victims
-            if self._sampler.follows:
-                self._sampler.resize(len(self._storage.slots))  # which an add may have grown
+            if self.sampler.follows:
+                self.sampler.resize(len(self._storage.slots))  # which an add may have grown
             return {
                 "capacity": self._storage.capacity,
                 "capacity_bytes": self.capacity_bytes,
@@ -476,10 +387,10 @@ class ReplayBuffer:
                 "storage": self._storage.state_dict(),
                 "rows": self._stage.rows,  # counts in `nbytes`
                 "admission": {
-                    "name": self._admission.name,
-                    "state": self._admission.state_dict(),
+                    "name": self.admission.name,
+                    "state": self.admission.state_dict(),
                 },
-                "sampler": {"name": self._sampler.name, "state": self._sampler.state_dict()},
+                "sampler": {"name": self.sampler.name, "state": self.sampler.state_dict()},
                 "generator": self._generator.bit_generator.state,
                 "victims": None if victims is None else victims.bit_generator.state,
             }
@@ -516,14 +427,15 @@ class ReplayBuffer:
             rows = integer_from("rows", state["rows"], 0)
             if rows > len(storage.last):
                 raise ValueError(f"rows={rows} are more than there are environments")
-            made._stage = Stage(storage.layout, rows)
-            made._admission = _part_from("admission", state["admission"], admission, _FILTERS)
-            if not isinstance(made._admission, AdmissionFilter):
+            intake = made._intake
+            intake.stage = made._stage = Stage(storage.layout, rows)
+            intake.admission = _part_from("admission", state["admission"], admission, _FILTERS)
+            if not isinstance(intake.admission, AdmissionFilter):
                 raise TypeError(f"admission={admission!r} does not make a filter")
-            made._sampler = _part_from("sampler", state["sampler"], sampler, SAMPLERS.values())
-            if not made._sampler.fits(storage.oldest_first(), len(storage.slots)):
+            intake.sampler = _part_from("sampler", state["sampler"], sampler, SAMPLERS.values())
+            if not intake.sampler.fits(storage.oldest_first(), len(storage.slots)):
                 raise ValueError("the sampler's state does not fit what is stored")
-            made._sampler.begin()
+            intake.sampler.begin()
             made._generator.bit_generator.state = state["generator"]
             if storage.victims is not None:
                 storage.victims.bit_generator.state = state["victims"]
@@ -574,9 +486,9 @@ class _Turn:
     Re-entrant, so that a thread whose interrupt came before it could give its turn up can go on.
     """
 
-    def __init__(self, buffer: ReplayBuffer) -> None:
+    def __init__(self, intake: Intake) -> None:
         self._lock = threading.RLock()
-        self._buffer = buffer
+        self._intake = intake
 
     def __enter__(self) -> None:
         if not self._lock.acquire(False):
@@ -584,10 +496,9 @@ class _Turn:
                 "this buffer is in use by another thread; use it from one thread at a time, for "
                 "instance under a threading.Lock"
             )
-        buffer = self._buffer
-        if buffer._rows is not None or buffer._victim is not None:
+        if self._intake.is_interrupted:
             try:
-                buffer._carry_out()
+                self._intake.carry_out()
             except BaseException:
                 self._lock.release()
                 raise

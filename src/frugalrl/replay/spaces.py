@@ -55,7 +55,13 @@ class Layout:
 
     def as_fields(self, words: NDArray[np.int32]) -> NDArray[Any]:
         """See (n, words) of payloads as (n,) records."""
-        return words.view(self.payload)[:, 0]
+        return words.view(self.payload)[:, 0] if self.payload_words else words
+
+
+SLOTS_ALONE = Layout(
+    (0,), 0, np.dtype(np.float32), 0, np.dtype([]), 0, None, np.dtype(np.float32), ()
+)
+"""Of a storage that keeps nothing but slots: what is in them is kept elsewhere."""
 
 
 def make_layout(

@@ -22,19 +22,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.eviction import RUN_LENGTH
 from frugalrl.admission.protocol import DROP, REPLACE, STORE
-from frugalrl.checks import integer_from
+from frugalrl.checks import check_choice, integer_from
 from frugalrl.compiling import compiled
-from frugalrl.replay.results import Batch
+from frugalrl.replay.results import Batch, BufferStats
 from frugalrl.replay.spaces import ACTION, WORD
 
 if TYPE_CHECKING:
+    from frugalrl.replay.intake import Rows
     from frugalrl.replay.spaces import Layout
-    from frugalrl.replay.staging import Stage
 
 MOST_TRANSITIONS = 2**28
 """Two states per transition, and two flags beside a state's id, fill 31 bits."""
+RUN_LENGTH = 50
+"""Transitions that random eviction takes in the order of their age, so that the states which they
+share leave with them."""
 
 # Columns of a slot. A state's id in `NEXT` stands above the flags of the transition.
 STATE, NEXT, OLDER, NEWER, REWARD = range(5)
@@ -86,6 +88,19 @@ def grown(rows: int) -> int:
     return rows + max(64, rows >> 5)
 
 
+def make_victims(eviction: str, seed: int = 0) -> np.random.Generator | None:
+    """Make the generator that draws what random eviction takes; None evicts the oldest.
+
+    Raises:
+        ValueError: there is no such eviction.
+    """
+    check_choice("eviction", eviction, ("oldest", "random"))
+    if eviction == "oldest":
+        return None
+    # A stream of its own, so that batches are drawn alike whatever is evicted.
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
+
+
 class Storage:
     """Keeps transitions in slots that never change their number.
 
@@ -107,6 +122,11 @@ class Storage:
         self.control[[OLDEST, YOUNGEST, FREE_SLOT, FREE_STATE, RUN_NEXT]] = -1
         self.control[[CAPACITY, RUN]] = capacity, 1 if victims is None else RUN_LENGTH
         self.control[LAST:] = -1
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays that pickle hands over may be read-only, and cannot grow.
+        arrays = {name: state[name].copy() for name in ("slots", "states", "control")}
+        self.__dict__.update(state, **arrays)
 
     @property
     def parts(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
@@ -156,6 +176,12 @@ class Storage:
         """What became of all rows so far."""
         return {name: self.control.item(place) for name, place in COUNTERS.items()}
 
+    @property
+    def stats(self) -> BufferStats:
+        """The same, as a buffer shows it."""
+        counters = self.counters
+        return BufferStats(self.offered, rejected_nonfinite=counters.pop("refused"), **counters)
+
     def resize_slots(self, rows: int) -> None:
         """Allocate a number of slots up to the capacity; those that are used must be among them."""
         # refcheck is off because compiled code keeps no references, and no views are handed out.
@@ -203,7 +229,7 @@ class Storage:
                 self.resize_states(grown(len(self.states)))
         return free if found == rows else free[:found]
 
-    def write(self, rows: Stage, end: int) -> None:
+    def write(self, rows: Rows, end: int) -> None:
         """Carry out what is decided about rows up to an end, going on where a call stopped.
 
         Raises:
@@ -305,8 +331,8 @@ class Storage:
         ids = ids[np.argsort(first)]
         place = np.full(len(self.states) + 1, -1, dtype=np.int32)
         place[ids] = np.arange(len(ids))
-        free = follow_list(self.slots, self.control[FREE_SLOT], self.limit - len(self))
         fields = layout.as_fields(records[:, REWARD + 1 :])
+        free = follow_list(self.slots, self.control[FREE_SLOT], self.limit - len(self))
         return {
             # Every slot once: those of the transitions, oldest first, then the free ones in the
             # order in which they will be used.
