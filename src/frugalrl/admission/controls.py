@@ -35,11 +35,12 @@ class AdmitAll(_Memoryless):
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Store every row."""
-        rows = min(len(rewards), len(free) + 1)
-        codes, slots = np.empty(rows, dtype=np.int8), np.empty(rows, dtype=np.int64)
+        slots = free[: len(rewards)]
+        if len(free) < len(rewards):
+            slots = np.empty(len(free) + 1, dtype=np.int64)
+            slots[:-1], slots[-1] = free, -1
+        codes = np.empty(len(slots), dtype=np.int8)
         codes.fill(STORE)
-        slots.fill(-1)
-        slots[: len(free)] = free[:rows]
         return Decisions(codes, slots)
 
     def state_dict(self) -> dict[str, Any]:

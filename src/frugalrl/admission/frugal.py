@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.admission.density_kernels import KERNELS
+from frugalrl.admission.offer import NO_SLOTS, Offer, Rows, are_finite, as_rows, finite_rows
 from frugalrl.admission.partition import (
     AXIS,
     Range,
@@ -23,7 +24,6 @@ from frugalrl.admission.partition import (
 )
 from frugalrl.admission.phi import DONE, NO_ROOM, SLOT_TAKEN, Phi, longer
 from frugalrl.admission.protocol import DROP, STORE, Decisions, Floats, Slots
-from frugalrl.admission.rows import NO_SLOTS, Offer, Rows, all_finite, as_rows, finite_rows
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 from frugalrl.compiling import compiled
 
@@ -164,7 +164,7 @@ class WarmUp:
 
     def __init__(self, settings: FrugalSettings, dimensions: int) -> None:
         self._settings = settings
-        self._rows = np.zeros((0, dimensions + 1))
+        self._states, self._rewards = np.zeros((0, dimensions)), np.zeros(0)
         # By slot, counted from 1; 0 where it holds none.
         self._row_in = np.zeros(0, dtype=np.int64)
         # How many rows there are, and whether the last of them awaits its slot.
@@ -183,7 +183,7 @@ class WarmUp:
     @property
     def nbytes(self) -> int:
         """Bytes of the whole warm-up: an observation, a reward and a slot per step."""
-        dimensions = self._rows.shape[1] - 1
+        dimensions = self._states.shape[1]
         return 8 * self._settings.warmup_steps * (dimensions + 2) if dimensions else 0
 
     @property
@@ -199,17 +199,18 @@ class WarmUp:
         """Take the rows of an offer, unless that has been done; False where a slot is in use."""
         arguments = self._settings.warmup_steps, self._settings.warmup != "observe", *offer.arrays
         while True:
-            status = _take_rows(self._rows, self._row_in, self._state, *arguments)
+            status = _take_rows(self._states, self._rewards, self._row_in, self._state, *arguments)
             if status != NO_ROOM:
                 return bool(status == DONE)
-            self._make_room(len(offer.rows), int(offer.slots.max(initial=-1)))
+            self._make_room(len(offer.codes), int(offer.slots.max(initial=-1)))
 
     def _make_room(self, rows: int, slot: int) -> None:
         """Let arrays grow for so many more rows, and for a slot."""
         wanted = min(self.seen + rows, self._settings.warmup_steps)
-        if wanted > len(self._rows):
+        if wanted > len(self._rewards):
             length = min(max(wanted, 2 * self.seen), self._settings.warmup_steps)
-            self._rows = longer(self._rows, length)
+            self._states = longer(self._states, length)
+            self._rewards = longer(self._rewards, length)  # last: by this the length is told
         if slot >= len(self._row_in):
             self._row_in = longer(self._row_in, max(slot + 1, 2 * len(self._row_in)))
 
@@ -228,7 +229,7 @@ class WarmUp:
 
     def fit(self, bounds: Range) -> Phi:
         """End the warm-up: find kappa and alpha, fill phi."""
-        settings, states, rewards = self._settings, self._rows[:, :-1], self._rows[:, -1]
+        settings, states, rewards = self._settings, self._states, self._rewards
         important = important_dimensions(
             states, settings.dimension_threshold, settings.min_dimension_fraction
         )
@@ -240,13 +241,13 @@ class WarmUp:
         left = held = np.flatnonzero(slots >= 0)
         if settings.warmup == "filter":
             # Which of them are left when they pass through admission, in order.
-            trial = Offer(self._rows[held], np.arange(len(held)))
+            trial = Offer((states[held], rewards[held]), np.arange(len(held)))
             Phi(settings, partition, scale).decide(trial)
             row_in_place = dict(zip(trial.places.tolist(), held.tolist(), strict=True))
             row_in_place.pop(-1, None)
             left = np.array(sorted(row_in_place.values()), dtype=np.int64)
         fitted = Phi(settings, partition, scale)
-        fitted.decide(Offer(self._rows[left], slots[left]), always=True)
+        fitted.fill((states[left], rewards[left]), slots[left])
         fitted.given_up = slots[np.setdiff1d(held, left)]
         return fitted
 
@@ -261,28 +262,27 @@ class WarmUp:
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of what was seen so far."""
-        rows = self._rows[: self.seen]
         return {
-            "observations": rows[:, :-1].copy(),
-            "rewards": rows[:, -1].copy(),
+            "observations": self._states[: self.seen].copy(),
+            "rewards": self._rewards[: self.seen].copy(),
             "slots": self._slots(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was called."""
         slots = np.asarray(state["slots"])
-        rows = as_rows(state["observations"], state["rewards"], self._rows.shape[1] - 1)
-        count, is_held = len(rows), slots >= 0
+        rows = as_rows(state["observations"], state["rewards"], self._states.shape[1])
+        count, is_held = len(rows[1]), slots >= 0
         if not (
             slots.shape == (count,)
             and slots.dtype == np.int64
             and count <= self._settings.warmup_steps
             and slots.max(initial=0) <= 2**24 + 64 * count
             and len(np.unique(slots[is_held])) == np.count_nonzero(is_held)
-            and all_finite(rows)
+            and are_finite(*rows)
         ):
             raise ValueError("the warm-up does not fit itself: a slot twice, or too many steps")
-        self._rows = rows
+        self._states, self._rewards = rows
         self._make_room(0, int(slots.max(initial=-1)))
         self._row_in[slots[is_held]] = np.flatnonzero(is_held) + 1
         self._state[:] = count, count > 0 and slots[-1] == _AWAITED
@@ -290,19 +290,19 @@ class WarmUp:
 
 @compiled
 def _take_rows(
-    rows: Any, row_in: Any, state: Any, most: Any, stores: Any,
-    new: Any, free: Any, codes: Any, slots: Any, progress: Any,
+    states: Any, rewards: Any, row_in: Any, state: Any, most: Any, stores: Any,
+    new_states: Any, new_rewards: Any, free: Any, codes: Any, slots: Any, progress: Any,
 ) -> int:  # fmt: skip
     """Take as many rows into a warm-up as it and the free slots allow, all of them or none."""
     if progress[1] < 0:
         return DONE
     first = state[0]
-    decided = min(len(new), most - first)
+    decided = min(len(new_rewards), most - first)
     placed = 0
     if stores:
         decided = min(decided, len(free) + 1)
         placed = min(decided, len(free))
-    if first + decided > len(rows):
+    if first + decided > len(rewards):
         return NO_ROOM
     for i in range(placed):
         if free[i] >= len(row_in):
@@ -310,8 +310,9 @@ def _take_rows(
         if row_in[free[i]] != 0:
             return SLOT_TAKEN
     for i in range(decided):
-        for j in range(rows.shape[1]):  # to copy a row at once takes a second more to compile
-            rows[first + i, j] = new[i, j]
+        for j in range(states.shape[1]):  # to copy a row at once takes a second more to compile
+            states[first + i, j] = new_states[i, j]
+        rewards[first + i] = new_rewards[i]
         codes[i], slots[i] = STORE if stores else DROP, -1
         if i < placed:
             row_in[free[i]], slots[i] = first + i + 1, free[i]
@@ -445,7 +446,7 @@ class FrugalFilter:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
         rows = finite_rows(observations, rewards, self._dimensions)
         if self._owner != "buffer" or not self._dimensions:
-            self._serve("buffer", rows.shape[1] - 1)
+            self._serve("buffer", rows[0].shape[1])
         decisions = self._offer(rows, free)
         self._warn_of_scale()
         return decisions
@@ -506,13 +507,13 @@ class FrugalFilter:
         """
         rows = as_rows(observations, rewards, self._dimensions)
         if self._owner != "stream":
-            self._serve("stream", rows.shape[1] - 1)
-        if all_finite(rows):
-            is_stored, refused = self._admit(rows), 0
+            self._serve("stream", rows[0].shape[1])
+        if are_finite(*rows):
+            is_stored, refused = self._admit(*rows), 0
         else:
-            is_finite = np.isfinite(rows).all(axis=1)
-            is_stored = np.zeros(len(rows), dtype=np.bool_)
-            is_stored[is_finite] = self._admit(rows[is_finite])
+            is_finite = np.isfinite(rows[0]).all(axis=1) & np.isfinite(rows[1])
+            is_stored = np.zeros(len(is_finite), dtype=np.bool_)
+            is_stored[is_finite] = self._admit(*(part[is_finite] for part in rows))
             refused = int(np.count_nonzero(~is_finite))
         self.rejected_nonfinite += refused
         self._warn_of_scale()
@@ -525,16 +526,20 @@ class FrugalFilter:
             )
         return is_stored
 
-    def _admit(self, rows: Rows) -> NDArray[np.bool_]:
+    def _admit(
+        self, observations: NDArray[np.float64], rewards: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
         """Decide about finite rows of a stream."""
-        if len(self._stream_slots) < len(rows):
-            self._find_stream_slots(len(rows))
-        codes = self._offer(rows, self._stream_slots[: len(rows)]).codes
+        count = len(rewards)
+        if len(self._stream_slots) < count:
+            self._find_stream_slots(count)
+        codes = self._offer((observations, rewards), self._stream_slots[:count]).codes
         is_stored: NDArray[np.bool_] = codes == STORE
         self._stream_slots = self._stream_slots[np.count_nonzero(is_stored) :]
-        if len(codes) == len(rows):
+        if len(codes) == count:
             return is_stored
-        return np.concatenate([is_stored, self._admit(rows[len(codes) :])])
+        rest = self._admit(observations[len(codes) :], rewards[len(codes) :])
+        return np.concatenate([is_stored, rest])
 
     def _find_stream_slots(self, count: int) -> None:
         """Find slots for a stream that hold nothing: more than it needs now, for later."""
@@ -606,13 +611,13 @@ class FrugalFilter:
     def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
         """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
         rewards = np.zeros(len(np.asarray(observations)))
-        rows = as_rows(observations, rewards, self._dimensions)
-        return cell_keys(self._fitted().partition, rows)
+        states, _ = as_rows(observations, rewards, self._dimensions)
+        return cell_keys(self._fitted().partition, states)
 
     def reward_mass(self, observation: ArrayLike, reward: float) -> float:
         """Give the reward density estimate (RDE) of a reward in the cell of a state."""
-        rows = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
-        return self._fitted().density(rows[0])
+        states, rewards = as_rows(np.asarray(observation)[None], [reward], self._dimensions)
+        return self._fitted().density(states[0], rewards.item())
 
     # --- state ------------------------------------------------------------------------------------
 

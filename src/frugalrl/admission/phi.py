@@ -37,9 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.density_kernels import RULE, bucket_mass, mass, rule_of
-from frugalrl.admission.partition import cell_key
+from frugalrl.admission.offer import NO_SLOTS, Offer, Rows
+from frugalrl.admission.partition import cell_key, cell_keys
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, Floats
-from frugalrl.admission.rows import NO_SLOTS, Offer
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Arrays(NamedTuple):
 
 
 @compiled
-def _place(cells: Any, key: Any) -> Any:
+def _home(cells: Any, key: Any) -> Any:
     """Where in the array the search for a key begins."""
     share = (key >> np.uint64(32)) * np.uint64(len(cells))
     return np.int64(share >> np.uint64(32))
@@ -130,7 +130,7 @@ def _place(cells: Any, key: Any) -> Any:
 @compiled
 def find_cell(cells: Any, key: Any) -> Any:
     """Number of the cell with this key, or 0."""
-    cell = np.int64(cells[_place(cells, key)]["first"])
+    cell = np.int64(cells[_home(cells, key)]["first"])
     while cell != 0 and cells[cell]["key"] != key:
         cell = np.int64(cells[cell]["chain"])
     return cell
@@ -139,9 +139,9 @@ def find_cell(cells: Any, key: Any) -> Any:
 @compiled
 def _link_cell(cells: Any, cell: Any) -> None:
     """Let a cell be found by its key."""
-    place = _place(cells, cells[cell]["key"])
-    cells[cell]["chain"] = cells[place]["first"]
-    cells[place]["first"] = cell
+    home = _home(cells, cells[cell]["key"])
+    cells[cell]["chain"] = cells[home]["first"]
+    cells[home]["first"] = cell
 
 
 @compiled
@@ -174,11 +174,11 @@ def _new_cell(phi: Any, key: Any) -> Any:
 def _remove_cell(phi: Any, cell: Any) -> None:
     """Forget an empty cell."""
     cells = phi.cells
-    place = _place(cells, cells[cell]["key"])
-    if cells[place]["first"] == cell:
-        cells[place]["first"] = cells[cell]["chain"]
+    home = _home(cells, cells[cell]["key"])
+    if cells[home]["first"] == cell:
+        cells[home]["first"] = cells[cell]["chain"]
     else:
-        before = np.int64(cells[place]["first"])
+        before = np.int64(cells[home]["first"])
         while cells[before]["chain"] != cell:
             before = np.int64(cells[before]["chain"])
         cells[before]["chain"] = cells[cell]["chain"]
@@ -404,11 +404,9 @@ def store(phi: Any, key: Any, cell: Any, slot: Any, reward: Any) -> bool:
 
 
 @compiled
-def remove(phi: Any, slot: Any) -> bool:
-    """Forget the reward of a slot; False when the slot holds none."""
+def remove(phi: Any, slot: Any) -> None:
+    """Forget the reward of a slot, which holds one."""
     slots = phi.slots
-    if slot < 0 or slot >= len(slots) or slots[slot]["cell"] == 0:
-        return False
     cell = np.int64(slots[slot]["cell"])
     owner, reward = phi.cells[cell], slots[slot]["reward"]
     slots[slot]["cell"] = 0
@@ -422,7 +420,6 @@ def remove(phi: Any, slot: Any) -> bool:
             _collapse(phi, owner)
     if owner["count"] == 0:
         _remove_cell(phi, cell)
-    return True
 
 
 @compiled
@@ -598,8 +595,8 @@ def _nearest_beside(phi: Any, cell: Any, reward: Any) -> Any:
 
 @compiled
 def _decide(
-    slots: Any, cells: Any, buckets: Any, state: Any, partition: Any, always: Any,
-    rows: Any, free: Any, codes: Any, places: Any, progress: Any,
+    slots: Any, cells: Any, buckets: Any, state: Any, partition: Any,
+    observations: Any, rewards: Any, free: Any, codes: Any, places: Any, progress: Any,
 ) -> int:  # fmt: skip
     """Decide about the rows of an offer in order, going on where its `progress` ends.
 
@@ -613,12 +610,12 @@ def _decide(
         for slot in free:
             if slot < len(slots) and slots[slot]["cell"] != 0:
                 return SLOT_TAKEN
-    while row < len(rows) and taken >= 0:
-        reward = _scaled(rule, rows[row])
-        key = cell_key(partition, rows[row])
+    while row < len(rewards) and taken >= 0:
+        reward = _scaled(rule, rewards[row])
+        key = cell_key(partition, observations[row])
         cell = find_cell(cells, key)
         code, slot = STORE, np.int64(-1)
-        if always or cell == 0 or not is_dense(phi, cell, reward):
+        if cell == 0 or not is_dense(phi, cell, reward):
             if taken < len(free):
                 slot = free[taken]
             taken = taken + 1 if slot >= 0 else -1
@@ -635,25 +632,47 @@ def _decide(
 
 
 @compiled
-def _scaled(rule: Any, row: Any) -> Any:
-    """Reward of a row as phi holds it."""
-    return min(max(row[-1] / rule["scale"], -FURTHEST), FURTHEST)
+def _place(
+    slots: Any, cells: Any, buckets: Any, state: Any, partition: Any,
+    observation: Any, reward: Any, slot: Any,
+) -> bool:  # fmt: skip
+    """Store a row in a slot, unless that holds something; False when the arrays have to grow."""
+    if slot < len(slots) and slots[slot]["cell"] != 0:
+        return True
+    key = cell_key(partition, observation)
+    phi, cell = Arrays(slots, cells, buckets, state), find_cell(cells, key)
+    return store(phi, key, cell, slot, _scaled(state[0], reward))
 
 
 @compiled
-def _density(phi: Any, partition: Any, row: Any) -> Any:
-    cell = find_cell(phi.cells, cell_key(partition, row))
+def _forget(slots: Any, cells: Any, buckets: Any, state: Any, slot: Any) -> bool:
+    """Forget the reward of a slot; False when the slot holds none."""
+    if slot < 0 or slot >= len(slots) or slots[slot]["cell"] == 0:
+        return False
+    remove(Arrays(slots, cells, buckets, state), slot)
+    return True
+
+
+@compiled
+def _scaled(rule: Any, reward: Any) -> Any:
+    """A reward as phi holds it."""
+    return min(max(reward / rule["scale"], -FURTHEST), FURTHEST)
+
+
+@compiled
+def _density(phi: Any, partition: Any, observation: Any, reward: Any) -> Any:
+    cell = find_cell(phi.cells, cell_key(partition, observation))
     if cell == 0:
         return 0.0
-    return cell_mass(phi, cell, _scaled(phi.state[0], row), 0.0)[0] / phi.cells[cell]["count"]
+    return cell_mass(phi, cell, _scaled(phi.state[0], reward), 0.0)[0] / phi.cells[cell]["count"]
 
 
 @compiled
-def _load(phi: Any, keys: Any, rewards: Any, places: Any, i: Any) -> Any:
+def _store_all(phi: Any, keys: Any, rewards: Any, slots: Any, i: Any) -> Any:
     """Store rewards from one on in these slots; gives the first for which there is no room."""
-    while i < len(places):
+    while i < len(slots):
         cell = find_cell(phi.cells, keys[i])
-        if not store(phi, keys[i], cell, places[i], rewards[i]):
+        if not store(phi, keys[i], cell, slots[i], rewards[i]):
             break
         i += 1
     return i
@@ -720,16 +739,13 @@ class Phi:
         """Slots in use, in ascending order; those given up count until the owner is told."""
         return np.sort(np.append(np.flatnonzero(self.arrays.slots["cell"]), self.given_up))
 
-    def density(self, row: NDArray[np.float64]) -> float:
+    def density(self, observation: NDArray[np.float64], reward: float) -> float:
         """Reward density estimate of a row; 0 in an empty cell."""
-        return float(_density(self.arrays, self.partition, row))
+        return float(_density(self.arrays, self.partition, observation, reward))
 
-    def decide(self, offer: Offer, always: bool = False) -> bool:
-        """Decide about an offer, unless that has been done; False where a free slot is in use.
-
-        With `always` all rows are stored, new or not.
-        """
-        arguments = self.partition, always, *offer.arrays
+    def decide(self, offer: Offer) -> bool:
+        """Decide about an offer, unless that has been done; False where a free slot is in use."""
+        arguments = self.partition, *offer.arrays
         while (status := _decide(*self.arrays, *arguments)) == NO_ROOM:
             taken = offer.progress.item(1)
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
@@ -739,14 +755,21 @@ class Phi:
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Store one row, unless its slot is known already."""
-        if slot not in self.given_up.tolist():
-            row = np.empty((1, len(observation) + 1))
-            row[0, :-1], row[0, -1] = observation, reward
-            self.decide(Offer(row, np.array([slot])), always=True)
+        if len(self.given_up) and slot in self.given_up:
+            return
+        state = np.asarray(observation, dtype=np.float64)
+        while not _place(*self.arrays, self.partition, state, float(reward), slot):
+            self._make_room(slot)
+
+    def fill(self, rows: Rows, slots: NDArray[np.int64]) -> None:
+        """Store rows in free slots, new or not, in order."""
+        observations, rewards = rows
+        scaled = np.clip(rewards / self.scale, -FURTHEST, FURTHEST)
+        self._store(cell_keys(self.partition, observations), scaled, slots)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
-        if not remove(self.arrays, slot):
+        if not _forget(*self.arrays, slot):
             self.given_up = self.given_up[self.given_up != slot]
 
     def _make_room(self, slot: int) -> None:
@@ -820,6 +843,10 @@ class Phi:
         if not (0 < room[1] <= most and FAN <= room[2] <= most and room[2] % FAN == 0):
             raise ValueError(f"the filter has room for {room}, which cannot be")
         self._grow(*room)
-        places, i = slots.astype(np.int64), 0
-        while (i := _load(self.arrays, keys, rewards, places, i)) < len(places):
-            self._make_room(int(places[i]))
+        self._store(keys, rewards, slots.astype(np.int64))
+
+    def _store(self, keys: Any, rewards: Any, slots: Any) -> None:
+        """Store scaled rewards of cells in free slots, new or not, in order."""
+        i = 0
+        while (i := _store_all(self.arrays, keys, rewards, slots, i)) < len(slots):
+            self._make_room(int(slots[i]))

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.admission.frugal import FrugalFilter, WarmUp
+from frugalrl.admission.offer import Offer, as_rows, finite_rows
 from frugalrl.admission.partition import AXIS, cell_key, checked_partition, make_partition
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions, Floats, Slots
-from frugalrl.admission.rows import Offer, as_rows, finite_rows
 from frugalrl.checks import integer_from
 from frugalrl.compiling import compiled
 
@@ -142,12 +142,11 @@ class ReleasedFilter:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
         rows = finite_rows(observations, rewards, len(self._bounds[0]))
         if not len(self._bounds[0]):
-            self._expect(rows.shape[1] - 1, None)
+            self._expect(rows[0].shape[1], None)
         if self._offer is None or not self._offer.is_same(rows, free):
             offer = Offer(rows, free)
             taken = 0
-            for row in range(len(rows)):
-                state, reward = rows[row, :-1], float(rows[row, -1])
+            for row, (state, reward) in enumerate(zip(rows[0], rows[1].tolist(), strict=True)):
                 slot = self._replaced_slot(state, reward)
                 offer.codes[row] = STORE if slot < 0 else REPLACE
                 if slot < 0 and taken < len(offer.slots):
@@ -207,8 +206,8 @@ class ReleasedFilter:
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot."""
         if slot not in self._in_use:
-            row = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))[0]
-            self._store(row[:-1], float(row[-1]), slot)
+            states, _ = as_rows(np.asarray(observation)[None], [reward], len(self._bounds[0]))
+            self._store(states[0], float(reward), slot)
 
     def forget(self, slot: int) -> None:
         """Note that a slot was evicted; its reward stays."""

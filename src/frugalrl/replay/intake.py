@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.offer import all_finite
 from frugalrl.admission.protocol import DROP, STORE, AdmissionFilter, Decisions
-from frugalrl.admission.rows import all_finite
 from frugalrl.checks import check_choice
 from frugalrl.replay.results import REFUSED, Outcome
 from frugalrl.replay.samplers import Sampler, make_sampler

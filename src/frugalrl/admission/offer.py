@@ -1,7 +1,4 @@
-"""Rows of transitions as compiled code wants them, and an offer of them on its way.
-
-Rows are one array (n, d + 1): the observation of each transition and, last, its reward.
-"""
+"""An offer of transitions to a filter, as compiled code wants it, and what is decided about it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
 from frugalrl.compiling import compiled
 
-Rows = NDArray[np.float64]
+Rows = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""(n, d) observations and (n,) rewards."""
 NO_SLOTS = np.empty(0, dtype=np.int64)
 
 
@@ -24,7 +22,7 @@ class Offer:
     to the owner, the owner offers the same again and gets the same answer.
 
     Args:
-        rows: (n, d + 1), not the owner's own array.
+        rows: not the owner's own arrays.
         free: slots, as the owner gave them.
         given_up: slots that the filter has given up and the owner does not know of yet. When free
             ones run out they are replaced, the others are released.
@@ -33,7 +31,7 @@ class Offer:
     def __init__(self, rows: Rows, free: Any, given_up: NDArray[np.int64] = NO_SLOTS) -> None:
         self.rows = rows
         self.free = free
-        count = len(rows)
+        count = len(rows[1])
         self.slots = np.ascontiguousarray(free[:count], np.int64)
         self.given_up = given_up
         if len(given_up):
@@ -46,11 +44,11 @@ class Offer:
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """What compiled code decides about, and where it writes what it decides."""
-        return self.rows, self.slots, self.codes, self.places, self.progress
+        return *self.rows, self.slots, self.codes, self.places, self.progress
 
     def is_same(self, rows: Rows, free: Any) -> bool:
         """Whether another offer is this one made again."""
-        return free is self.free and np.array_equal(rows, self.rows)
+        return free is self.free and all(map(np.array_equal, rows, self.rows))
 
     def decisions(self) -> Decisions:
         """The answer."""
@@ -75,12 +73,18 @@ def all_finite(rows: Any) -> bool:
     return bool(total == 0.0)
 
 
+@compiled
+def are_finite(observations: Any, rewards: Any) -> bool:
+    """Whether no value of rows is NaN or infinite."""
+    return all_finite(observations) and all_finite(rewards)
+
+
 def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Rows:
-    """Give (n, d) observations and (n,) rewards as rows, a new array.
+    """Copy (n, d) observations and (n,) rewards, any numbers.
 
     Args:
-        observations: (n, d) numbers.
-        rewards: (n,) numbers.
+        observations: (n, d).
+        rewards: (n,).
         dimensions: the d that is needed; 0 when any will do.
     """
     states, values = _numbers("observations", observations), _numbers("rewards", rewards)
@@ -89,22 +93,20 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
             f"observations has shape {states.shape} and rewards {values.shape}; "
             "(n, dimensions) and (n,) are needed"
         )
-    count, found = states.shape
+    found = states.shape[1]
     if found == 0:
         raise ValueError(f"observations has shape {states.shape}: there is nothing to observe")
     if dimensions not in (0, found):
         raise ValueError(
             f"observations has {found} dimensions, but this filter has begun with {dimensions}"
         )
-    rows = np.empty((count, found + 1))
-    rows[:, :-1], rows[:, -1] = states, values
-    return rows
+    return states.astype(np.float64, "C"), values.astype(np.float64)
 
 
 def finite_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Rows:
-    """Give what a buffer offers as rows; it has refused what is not finite before."""
+    """Copy what a buffer offers; it has refused what is not finite before."""
     rows = as_rows(observations, rewards, dimensions)
-    if not all_finite(rows):
+    if not are_finite(*rows):
         raise ValueError("a buffer must not offer rows with NaN or infinity")
     return rows
 
