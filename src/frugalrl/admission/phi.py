@@ -764,7 +764,8 @@ class Phi:
     def fill(self, rows: Rows, slots: NDArray[np.int64]) -> None:
         """Store rows in free slots, new or not, in order."""
         observations, rewards = rows
-        scaled = np.clip(rewards / self.scale, -FURTHEST, FURTHEST)
+        with np.errstate(over="ignore"):
+            scaled = np.clip(rewards / self.scale, -FURTHEST, FURTHEST)
         self._store(cell_keys(self.partition, observations), scaled, slots)
 
     def forget(self, slot: int) -> None:
