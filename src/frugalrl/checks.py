@@ -32,13 +32,7 @@ def number_from(
     use: str = "a finite number",
     accepts: Callable[[float], bool] = math.isfinite,
 ) -> float:
-    """Give a Python or NumPy number as a float.
-
-    Args:
-        name: of the argument.
-        value: as it was given.
-        use: what would work, in words.
-        accepts: tells what works.
+    """Give a Python or NumPy number as a float; `use` says in words what is accepted.
 
     Raises:
         TypeError: the value is no number.

@@ -58,9 +58,8 @@ def compiled_with(**options: Any) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def compiled(function: _Function) -> _Function:
-    """Compile with Numba on first use and keep the result on disk."""
-    return compiled_with()(function)
+compiled = compiled_with()
+"""Compiles with Numba on first use and keeps the result on disk."""
 
 
 @cache

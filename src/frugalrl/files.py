@@ -46,7 +46,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    # The rename itself has to survive a power cut; not every system lets a folder be opened.
+    with contextlib.suppress(OSError):
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
@@ -83,29 +89,15 @@ def is_leftover(path: Path) -> bool:
     return path.name in (LOCK, _MARKER) or _TEMPORARY.fullmatch(path.name) is not None
 
 
-def delete_leftovers(folder: str | os.PathLike[str]) -> int:
-    """Delete what processes that were killed while writing have left; gives the bytes freed.
+def delete_leftovers(folder: str | os.PathLike[str]) -> None:
+    """Delete what processes that were killed while writing have left.
 
     Only for whoever holds the folder's lock: a temporary file of a living process looks the same.
     """
-    freed = 0
     for path in Path(folder).glob(".*.tmp"):
         if _TEMPORARY.fullmatch(path.name):
             with contextlib.suppress(OSError):
-                size = path.lstat().st_size
                 path.unlink()
-                freed += size
-    return freed
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut; not every system lets a folder be opened."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class DirectoryInUseError(OSError):

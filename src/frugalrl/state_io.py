@@ -29,7 +29,7 @@ class StateFileError(ValueError):
 def save_state(
     path: str | os.PathLike[str], state: Mapping[str, Any], kind: str, version: int
 ) -> None:
-    """Write a state atomically: the path holds the old file or the whole new one, never a part.
+    """Write a state.
 
     Args:
         path: where the file goes; its folder must exist.
@@ -41,29 +41,22 @@ def save_state(
         TypeError: a value is neither an array nor a JSON value.
         OSError: the file cannot be written.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     tree = json.dumps(_take_arrays(state, "", arrays))
     metadata = {"format": _FORMAT, "kind": kind, "version": str(version), "state": tree}
     metadata["checksum"] = _checksum(metadata, arrays)
-    target = Path(path)
-    try:
-        with replacing(target) as temporary:
+    with replacing(path) as temporary:
+        try:
             save_file(arrays, temporary, metadata=metadata)
-    except OSError:
-        raise
-    except Exception as error:
-        raise OSError(f"could not write the {kind} file {target}: {error}") from error
+        except SafetensorError as error:
+            raise OSError(f"could not write the {kind} file {path}: {error}") from error
 
 
 def load_state(path: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any]:
-    """Read a state written by `save_state`.
-
-    Args:
-        path: the file.
-        kind: what it must hold.
-        version: the layout it must have.
+    """Read a state written by `save_state`, of this kind and version.
 
     Raises:
         StateFileError: the file is missing, truncated, damaged, of another kind or version.
@@ -96,8 +89,18 @@ def load_state(path: str | os.PathLike[str], kind: str, version: int) -> dict[st
             f"{source}: has version {metadata.get('version')} of the {kind} layout; "
             f"this release reads version {version}"
         )
+
+    def put_array(value: dict[str, Any]) -> Any:
+        """Put an array where its reference stands."""
+        if _REFERENCE not in value:
+            return value
+        array = arrays[value[_REFERENCE]]
+        if not _is_kept(array):
+            raise ValueError(f"an array of {array.dtype}")
+        return array
+
     try:
-        state = _put_arrays(json.loads(metadata["state"]), arrays)
+        state = json.loads(metadata["state"], object_hook=put_array)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise StateFileError(f"{source}: what it holds makes no sense ({error!r})") from error
     if not isinstance(state, dict):
@@ -109,7 +112,7 @@ def _take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]])
     """Replace every array by a reference, collecting the arrays under their paths."""
     if isinstance(value, np.ndarray):
         array = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<"), copy=False))
-        if f"{array.dtype.kind}{array.dtype.itemsize}" not in _DTYPES:
+        if not _is_kept(array):
             raise TypeError(
                 f"state[{name!r}] is an array of {value.dtype}, which no state file holds"
             )
@@ -132,18 +135,8 @@ def _take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]])
     )
 
 
-def _put_arrays(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
-    """Put the arrays back where their references stand."""
-    if isinstance(value, dict):
-        if _REFERENCE in value:
-            array = arrays[value[_REFERENCE]]
-            if f"{array.dtype.kind}{array.dtype.itemsize}" not in _DTYPES:
-                raise ValueError(f"an array of {array.dtype}")
-            return array
-        return {key: _put_arrays(item, arrays) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_put_arrays(item, arrays) for item in value]
-    return value
+def _is_kept(array: np.ndarray[Any, Any]) -> bool:
+    return f"{array.dtype.kind}{array.dtype.itemsize}" in _DTYPES
 
 
 def _checksum(metadata: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
