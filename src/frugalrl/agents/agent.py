@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -12,32 +13,9 @@ from numpy.typing import NDArray
 
 from frugalrl.agents.policy import ActionScale, Policy
 from frugalrl.agents.settings import LOSSES, AgentSettings, check_engine
-from frugalrl.agents.state import (
-    LOG_STD_MAX,
-    LOG_STD_MIN,
-    SDE_MEAN_BOUND,
-    Floats,
-    Inputs,
-    Spec,
-    State,
-    empty_inputs,
-    initial_state,
-)
+from frugalrl.agents.state import Floats, Inputs, Spec, empty_inputs, initial_state
 
 OU_THETA, OU_TIME_STEP = 0.15, 1e-2  # Ornstein-Uhlenbeck noise: Stable-Baselines3's defaults
-
-
-class Learner(Protocol):
-    """An engine: carries a state from update to update."""
-
-    state: Any
-    """A ``State`` of the engine's own arrays, good until the next update."""
-
-    def load(self, state: State) -> None:
-        """Continue from a state of NumPy arrays, which are copied."""
-
-    def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
-        """Do K updates; return the losses (K, ...) and absolute errors (K, n)."""
 
 
 class ActionNoise:
@@ -118,7 +96,11 @@ class Agent:
         self._explore_rng = np.random.Generator(np.random.SFC64(explore))
         self._learn_rng = np.random.Generator(np.random.SFC64(learn))
         state = initial_state(self.spec, np.random.default_rng(init))
-        self._learner = _make_learner(self.spec, state)
+        check_engine(settings.engine)
+        # Only the engine that is asked for is imported. Its `state` is a `State` of arrays of its
+        # own, good until the next update.
+        engine = import_module(f"frugalrl.agents.{settings.engine}.learner")
+        self._learner = engine.Learner(self.spec, state)
         self._inputs: dict[tuple[int, int], Inputs] = {}
         self._scale = ActionScale(action_space.low, action_space.high)
         self._policy = Policy(state.actor, self.spec.actor.sizes, a, settings.use_sde, self._scale)
@@ -135,18 +117,15 @@ class Agent:
         """Return exploring actions for observations (n, d)."""
         self._begin_step()
         outputs, latent = self._policy.forward(np.asarray(observations, np.float32))
-        if self.settings.use_sde:
-            np.clip(outputs, -SDE_MEAN_BOUND, SDE_MEAN_BOUND, out=outputs)
-            if len(outputs) == 1:
-                outputs += latent.dot(self._matrices[0])
-            else:
-                outputs += np.einsum("nh,nha->na", latent, self._matrices)
+        actions = self._policy.mean(outputs)
+        if self.settings.use_sde and len(outputs) == 1:
+            actions = actions + latent.dot(self._matrices[0])
+        elif self.settings.use_sde:
+            actions = actions + np.einsum("nh,nha->na", latent, self._matrices)
         elif self.spec.stochastic:
-            mean, log_std = outputs[:, : self.spec.action_size], outputs[:, self.spec.action_size :]
-            outputs = self._explore_rng.standard_normal(mean.shape, np.float32)
-            outputs *= np.exp(np.clip(log_std, LOG_STD_MIN, LOG_STD_MAX))
-            outputs += mean
-        return self._finish(np.tanh(outputs))
+            noise = self._explore_rng.standard_normal(actions.shape, np.float32)
+            actions = actions + self._policy.deviation(outputs, latent) * noise
+        return self._finish(np.tanh(actions))
 
     def act_random(self, n: int | None = None) -> Actions:
         """Return uniform actions (n, a), with action noise on top, as SB3 warms up."""
@@ -201,10 +180,6 @@ class Agent:
 
     # Learning
 
-    def learning_rate(self, progress: float) -> float:
-        """Return the learning rate when this fraction of the run (1 to 0) remains."""
-        return self.settings.learning_rate_at(progress)
-
     def update(self, batch: Any, progress: float = 1.0) -> UpdateResult:
         """Do K gradient updates in one compiled call.
 
@@ -236,7 +211,12 @@ class Agent:
         k, m = batch.rewards.shape
         inputs = self._inputs.get((k, m))
         if inputs is None:
-            self._check_rows(m)
+            size = self.settings.batch_size
+            if self.settings.sampler == "large_batch":
+                if m % size or m == 0:
+                    raise ValueError(f"batch of {m} rows is no multiple of {size}")
+            elif m != size:
+                raise ValueError(f"batch must have batch_size={size} rows, got {m}")
             inputs = self._inputs[k, m] = empty_inputs(self.spec, k, m)
         inputs.observations[...] = batch.observations.reshape(k, m, -1)
         inputs.actions[...] = batch.actions.reshape(k, m, -1)
@@ -251,14 +231,6 @@ class Agent:
         if inputs.uniforms.size:
             self._learn_rng.random(dtype=np.float32, out=inputs.uniforms)
         return inputs
-
-    def _check_rows(self, m: int) -> None:
-        size = self.settings.batch_size
-        if self.settings.sampler == "large_batch":
-            if m % size or m == 0:
-                raise ValueError(f"batch of {m} rows is no multiple of {size}")
-        elif m != size:
-            raise ValueError(f"batch must have batch_size={size} rows, got {m}")
 
     # Saving
 
@@ -299,21 +271,9 @@ class Agent:
         return self._policy.state()
 
 
-def _make_learner(spec: Spec, state: State) -> Learner:
-    """Build the engine that the settings ask for; only this one is imported."""
-    check_engine(spec.settings.engine)
-    if spec.settings.engine == "jax":
-        from frugalrl.agents.jax.learner import JaxLearner
-
-        return JaxLearner(spec, state)
-    from frugalrl.agents.fused.learner import FusedLearner
-
-    return FusedLearner(spec, state)
-
-
 def _rng_state(rng: np.random.Generator) -> dict[str, Any]:
     state: Any = rng.bit_generator.state
-    words = [int(word) for word in state["state"]["state"]]
+    words = state["state"]["state"].tolist()
     return {"words": words, "has_uint32": state["has_uint32"], "uinteger": state["uinteger"]}
 
 

@@ -94,18 +94,24 @@ class Policy:
         output += biases
         return output, hidden
 
-    def unit_actions(self, observations: Floats) -> Floats:
-        """Return the actions (n, a) within [-1, 1]."""
-        return np.tanh(self._mean(self.forward(observations)[0]))
-
-    def _mean(self, output: Floats) -> Floats:
-        """Return the mean (n, a) before squashing."""
+    def mean(self, output: Floats) -> Floats:
+        """Return the mean action (n, a) before squashing, given the network's output."""
         mean = output[..., : self.action_size]
         return np.clip(mean, -SDE_MEAN_BOUND, SDE_MEAN_BOUND) if self.clip_mean else mean
 
+    def deviation(self, output: Floats, hidden: Floats) -> Floats:
+        """Return SAC's standard deviation (n, a) before squashing."""
+        if self.clip_mean:
+            log_std = self.parameters[self.mlp.size :].reshape(hidden.shape[-1], -1)
+            variance = np.square(hidden) @ np.square(np.exp(log_std)) + EPSILON
+            return np.asarray(np.sqrt(variance), np.float32)
+        log_std = np.clip(output[..., self.action_size :], LOG_STD_MIN, LOG_STD_MAX)
+        return np.asarray(np.exp(log_std), np.float32)
+
     def __call__(self, observations: Any) -> Floats:
         """Return the environment's actions for one observation (d,) or several (n, d)."""
-        return self.scale.to_environment(self.unit_actions(self._checked(observations)))
+        output, _ = self.forward(self._checked(observations))
+        return self.scale.to_environment(np.tanh(self.mean(output)))
 
     def predict(
         self,
@@ -129,27 +135,19 @@ class Policy:
         if deterministic or not (self.clip_mean or self.mlp.sizes[-1] > self.action_size):
             return self(observation), state
         output, hidden = self.forward(self._checked(observation))
-        mean, spread = self._mean(output), self._deviation(output, hidden)
+        mean = self.mean(output)
         noise = self._generator.standard_normal(mean.shape, np.float32)
-        return self.scale.to_environment(np.tanh(mean + spread * noise)), state
+        actions = np.tanh(mean + self.deviation(output, hidden) * noise)
+        return self.scale.to_environment(actions), state
 
     def seed(self, seed: int) -> None:
         """Set the generator that ``predict`` draws from."""
         self._generator = np.random.default_rng(seed)
 
-    def _deviation(self, output: Floats, hidden: Floats) -> Floats:
-        """Return the standard deviation (n, a) before squashing."""
-        if self.clip_mean:
-            log_std = self.parameters[self.mlp.size :].reshape(hidden.shape[-1], -1)
-            variance = np.square(hidden) @ np.square(np.exp(log_std)) + EPSILON
-            return np.asarray(np.sqrt(variance), np.float32)
-        log_std = np.clip(output[..., self.action_size :], LOG_STD_MIN, LOG_STD_MAX)
-        return np.asarray(np.exp(log_std), np.float32)
-
     def _checked(self, observations: Any) -> Floats:
         array = np.asarray(observations, np.float32)
-        if array.ndim not in (1, 2) or array.shape[-1] != self.mlp.sizes[0]:
-            size = self.mlp.sizes[0]
+        size = self.mlp.sizes[0]
+        if array.ndim not in (1, 2) or array.shape[-1] != size:
             raise ValueError(
                 f"observation has shape {array.shape}; this policy takes ({size},) or (n, {size})"
             )

@@ -275,7 +275,9 @@ class TrainingLoop:
             "cells": getattr(self.buffer.admission, "cells", None),
             "filter_bytes": int(self.buffer.admission.nbytes),
             "updates": self.updates,
-            "learning_rate": self.agent.learning_rate(1.0 - self.env_steps / self._steps),
+            "learning_rate": self.agent.settings.learning_rate_at(
+                1.0 - self.env_steps / self._steps
+            ),
             "episodes": self.episodes,
             "episode_reward": reward / episodes if episodes else None,
             "episode_length": length / episodes if episodes else None,

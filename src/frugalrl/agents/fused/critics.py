@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.networks import (
     ZERO,
     Networks,
     adam,
     add_action_gradients,
     backward,
+    compiled,
     forward,
 )
 from frugalrl.agents.fused.workspace import Workspace

@@ -13,7 +13,7 @@ from frugalrl.agents.settings import LOSSES
 from frugalrl.agents.state import Inputs, Spec, State
 
 
-class FusedLearner:
+class Learner:
     """Updates in place with BLAS and Numba, on one CPU."""
 
     def __init__(self, spec: Spec, state: State) -> None:

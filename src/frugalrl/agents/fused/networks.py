@@ -1,19 +1,72 @@
-"""Networks in flat vectors: forward, backward, Adam."""
+"""Networks in flat vectors: matrix products by BLAS, forward, backward, Adam."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
-from frugalrl.agents.fused import compiled
-from frugalrl.agents.fused.blas import product
 from frugalrl.agents.state import Floats, Ints
+from frugalrl.compiling import compiled_with
 
+# Multiply-adds may be contracted; NaN stays NaN. Sums may not be reordered: the compiler's order
+# may change where a function is inlined, and then the process that compiles would round otherwise
+# than those that find compiled code on disk. Long sums are left to BLAS, or go row by row, which
+# vectorises as it is.
+compiled = compiled_with(nogil=True, fastmath={"contract", "nsz", "arcp"})
 ZERO, ONE = np.float32(0), np.float32(1)
 BETA1, BETA2, ADAM_EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
 REST1, REST2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
+
+
+_SINGLE, _AS_IS, _TRANSPOSED = ord("s"), ord("n"), ord("t")
+_gemm: Any = types.ExternalFunction(
+    "numba_xxgemm",
+    # Precision, whether to transpose the first and the second; m, n, k, address of alpha, first and
+    # its stride, second and its stride, address of beta, result and its stride.
+    types.intc(*[types.char] * 3, *[types.intp] * 11),
+)
+
+# A constant of the compiled code: an array made in `product` might be gone before BLAS reads it,
+# since all that is left of it there is its address.
+_ONE_AND_ZERO = np.array([1.0, 0.0], np.float32)
+
+
+@compiled
+def product(
+    left: Floats,
+    right: Floats,
+    out: Floats,
+    left_transposed: bool = False,
+    right_transposed: bool = False,
+) -> None:
+    """Compute out (m, n) = left @ right by BLAS, where each may have to be transposed first.
+
+    ``np.dot`` would do the same, but brings so much code to every call that compiling an update
+    takes twice as long. This calls what ``np.dot`` calls in the end.
+    """
+    one = _ONE_AND_ZERO.ctypes.data
+    n, m = out.shape
+    if m and n:
+        # Column-major BLAS sees every array transposed: out.T = right.T @ left.T.
+        _gemm(
+            _SINGLE,
+            _TRANSPOSED if right_transposed else _AS_IS,
+            _TRANSPOSED if left_transposed else _AS_IS,
+            m,
+            n,
+            left.shape[0] if left_transposed else left.shape[1],
+            one,
+            right.ctypes.data,
+            right.shape[1],
+            left.ctypes.data,
+            left.shape[1],
+            one + 4,
+            out.ctypes.data,
+            m,
+        )
 
 
 class Networks(NamedTuple):

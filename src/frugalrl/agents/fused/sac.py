@@ -6,17 +6,17 @@ import math
 
 import numpy as np
 
-from frugalrl.agents.fused import compiled
-from frugalrl.agents.fused.blas import product
 from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_update, value_gradient
 from frugalrl.agents.fused.networks import (
     ONE,
     ZERO,
     adam,
     backward,
+    compiled,
     forward,
     hidden_layer,
     polyak,
+    product,
     with_parameters,
 )
 from frugalrl.agents.fused.workspace import Workspace

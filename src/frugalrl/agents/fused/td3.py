@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from frugalrl.agents.fused import compiled
 from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_update, value_gradient
 from frugalrl.agents.fused.networks import (
     ONE,
     Networks,
     adam,
     backward,
+    compiled,
     forward,
     polyak,
     with_parameters,

@@ -35,7 +35,7 @@ def compiled_updates(spec: Spec) -> Callable[..., Any]:
     return jax.jit(run, donate_argnums=0)
 
 
-class JaxLearner:
+class Learner:
     """Updates compiled by JAX from the losses themselves, on whatever device JAX uses."""
 
     def __init__(self, spec: Spec, state: State) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ import optax
 from frugalrl.agents.state import SMALLEST_ERROR, Inputs, Mlp, Spec
 
 Layers = list[tuple[jax.Array, jax.Array]]
-_ADAM = optax.scale_by_adam()
 
 
 def forward(layers: Layers, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -31,20 +30,23 @@ def split_critics(critic: Mlp, flat: jax.Array, count: int) -> list[Layers]:
 
 
 def adam(
-    parameters: jax.Array,
+    averaged: tuple[jax.Array, jax.Array, jax.Array],
     gradient: jax.Array,
-    first: jax.Array,
-    second: jax.Array,
     step: jax.Array,
     rate: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Take Adam's step number 1, 2, ... down a gradient; return parameters and new averages.
-
-    All are vectors of one length; ``first`` and ``second`` average the gradient and its square.
-    """
+    """Take Adam's step number 1, 2, ... of parameters, with the averages that belong to them."""
+    parameters, first, second = averaged
     averages = optax.ScaleByAdamState(count=step - 1, mu=first, nu=second)
-    direction, averages = _ADAM.update(gradient, averages)
+    direction, averages = optax.scale_by_adam().update(gradient, averages)
     return parameters - rate * direction, averages.mu, averages.nu
+
+
+def descend(state: Any, name: str, gradient: jax.Array, step: jax.Array, rate: jax.Array) -> Any:
+    """Return the state with the actor or the critics one step of Adam further."""
+    names = (name, f"{name}_first", f"{name}_second")
+    old = tuple(getattr(state, each) for each in names)
+    return state._replace(**dict(zip(names, adam(old, gradient, step, rate), strict=True)))
 
 
 class CriticBatch(NamedTuple):
@@ -103,3 +105,14 @@ def critic_loss(
         (batch.weights * error**2).mean() for error, batch in zip(errors, batches, strict=True)
     ]
     return scale * jnp.stack(losses).sum(), jnp.abs(jnp.stack(errors)).mean(0)
+
+
+def learn_critics(
+    spec: Spec, state: Any, inputs: Inputs, targets: jax.Array, scale: float, rate: jax.Array
+) -> tuple[Any, jax.Array, jax.Array]:
+    """Take one step of the critics towards targets (m,); return the state, loss and errors."""
+    batches = critic_batches(spec, state.critics, inputs, targets)
+    (loss, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
+        state.critics, spec, batches, scale
+    )
+    return descend(state, "critics", gradient, state.updates[0], rate), loss, errors

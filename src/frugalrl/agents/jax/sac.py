@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.networks import adam, critic_batches, critic_loss, forward, q_values
+from frugalrl.agents.jax.networks import adam, descend, forward, learn_critics, q_values
 from frugalrl.agents.state import (
     EPSILON,
     LOG_STD_MAX,
@@ -108,32 +108,23 @@ def update(
     Returns the new state; the losses (4,) and the mean absolute errors of the rows (n,).
     """
     settings = spec.settings
-    step = state.updates[0] + 1
+    state = state._replace(updates=state.updates + 1)
     # All losses of an update see the coefficient before its own step.
     ent_coef = jnp.asarray(settings.initial_entropy_coefficient(), jnp.float32)
     if settings.learns_entropy_coefficient:
         ent_coef = jnp.exp(state.ent_coef[0])
     targets = target_values(spec, state, inputs, ent_coef)
-    batches = critic_batches(spec, state.critics, inputs, targets)
-    (loss_q, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
-        state.critics, spec, batches, 0.5
-    )
-    critics = adam(state.critics, gradient, state.critics_first, state.critics_second, step, rate)
+    state, loss_q, errors = learn_critics(spec, state, inputs, targets, 0.5, rate)
     (loss_pi, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(
-        state.actor, spec, critics[0], inputs, ent_coef
+        state.actor, spec, state.critics, inputs, ent_coef
     )
-    actor = adam(state.actor, gradient, state.actor_first, state.actor_second, step, rate)
-    log_ent_coef, first, second = state.ent_coef
+    state = descend(state, "actor", gradient, state.updates[0], rate)
     loss_ent, gradient = jax.value_and_grad(ent_coef_loss)(
-        log_ent_coef, log_prob, spec.target_entropy
+        state.ent_coef[0], log_prob, spec.target_entropy
     )
-    learned = adam(log_ent_coef, gradient, first, second, step, rate)
+    if settings.learns_entropy_coefficient:
+        learned = adam(tuple(state.ent_coef), gradient, state.updates[0], rate)
+        state = state._replace(ent_coef=jnp.stack(learned))
     tau = settings.tau * (index % settings.target_update_interval == 0)
-    new = SacState(
-        *actor,
-        *critics,
-        optax.incremental_update(critics[0], state.targets, tau),
-        jnp.stack(learned) if settings.learns_entropy_coefficient else state.ent_coef,
-        state.updates + 1,
-    )
-    return new, (jnp.stack([loss_q, loss_pi, ent_coef, loss_ent]), errors)
+    state = state._replace(targets=optax.incremental_update(state.critics, state.targets, tau))
+    return state, (jnp.stack([loss_q, loss_pi, ent_coef, loss_ent]), errors)

@@ -6,14 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.networks import (
-    adam,
-    critic_batches,
-    critic_loss,
-    forward,
-    q_values,
-    split_critics,
-)
+from frugalrl.agents.jax.networks import descend, forward, learn_critics, q_values, split_critics
 from frugalrl.agents.state import Inputs, Spec, Td3State
 
 
@@ -45,18 +38,12 @@ def actor_loss(
 
 def learn_actor(spec: Spec, state: Td3State, inputs: Inputs, rate: jax.Array) -> Td3State:
     """Take one step of the actor, then move all targets."""
-    tau = spec.settings.tau
+    tau, delay = spec.settings.tau, spec.settings.policy_delay
     observations = inputs.observations[: spec.settings.batch_size]
     loss, gradient = jax.value_and_grad(actor_loss)(state.actor, spec, state.critics, observations)
-    step = state.updates[0] // spec.settings.policy_delay
-    actor, first, second = adam(
-        state.actor, gradient, state.actor_first, state.actor_second, step, rate
-    )
+    state = descend(state, "actor", gradient, state.updates[0] // delay, rate)
     return state._replace(
-        actor=actor,
-        actor_first=first,
-        actor_second=second,
-        actor_target=optax.incremental_update(actor, state.actor_target, tau),
+        actor_target=optax.incremental_update(state.actor, state.actor_target, tau),
         targets=optax.incremental_update(state.critics, state.targets, tau),
         actor_loss=loss[None],
     )
@@ -70,19 +57,11 @@ def update(
     Returns the new state; the losses (2,) and the mean absolute errors of the rows (n,).
     """
     del index  # the delay runs across calls
-    updates = state.updates + 1
-    batches = critic_batches(spec, state.critics, inputs, target_values(spec, state, inputs))
-    (loss, errors), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
-        state.critics, spec, batches, 1.0
-    )
-    critics, first, second = adam(
-        state.critics, gradient, state.critics_first, state.critics_second, updates[0], rate
-    )
-    state = state._replace(
-        critics=critics, critics_first=first, critics_second=second, updates=updates
-    )
+    state = state._replace(updates=state.updates + 1)
+    targets = target_values(spec, state, inputs)
+    state, loss, errors = learn_critics(spec, state, inputs, targets, 1.0, rate)
     state = jax.lax.cond(
-        updates[0] % spec.settings.policy_delay == 0,
+        state.updates[0] % spec.settings.policy_delay == 0,
         lambda old: learn_actor(spec, old, inputs, rate),
         lambda old: old,
         state,
