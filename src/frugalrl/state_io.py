@@ -41,7 +41,6 @@ def save_state(
         TypeError: a value is neither an array nor a JSON value.
         OSError: the file cannot be written.
     """
-    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -51,7 +50,7 @@ def save_state(
     with replacing(path) as temporary:
         try:
             save_file(arrays, temporary, metadata=metadata)
-        except SafetensorError as error:
+        except Exception as error:  # the library's own, also where the disk is full
             raise OSError(f"could not write the {kind} file {path}: {error}") from error
 
 

@@ -166,20 +166,18 @@ class Policy:
             "clip_mean": self.clip_mean,
             "low": self.scale.low,
             "high": self.scale.high,
-            "normalize": None
-            if self.normalize is None
-            else {"mean": self.normalize.mean, "scale": self.normalize.scale},
+            "normalize": None if self.normalize is None else vars(self.normalize).copy(),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Policy:
         """Rebuild a policy from ``state()``."""
-        saved = state["normalize"]
+        statistics = state["normalize"]
         return cls(
             np.array(state["parameters"], np.float32),
             tuple(state["sizes"]),
             int(state["action_size"]),
             bool(state["clip_mean"]),
             ActionScale(state["low"], state["high"]),
-            None if saved is None else ObservationScale(saved["mean"], saved["scale"]),
+            None if statistics is None else ObservationScale(**statistics),
         )

@@ -7,13 +7,13 @@ import numpy as np
 from frugalrl.agents.fused.networks import (
     ZERO,
     Networks,
+    Workspace,
     adam,
     add_action_gradients,
     backward,
     compiled,
     forward,
 )
-from frugalrl.agents.fused.workspace import Workspace
 from frugalrl.agents.state import SMALLEST_ERROR, Floats, Inputs, Ints, State
 
 

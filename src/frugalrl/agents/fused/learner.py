@@ -1,4 +1,4 @@
-"""Updates in place, on one CPU."""
+"""The memory that updates work in, and the updates in place, on one CPU."""
 
 from __future__ import annotations
 
@@ -6,11 +6,67 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frugalrl.agents.fused import sac, td3
-from frugalrl.agents.fused.workspace import Workspace, aligned, make_workspace
+from frugalrl.agents.fused.networks import Networks, Workspace
 from frugalrl.agents.settings import LOSSES
-from frugalrl.agents.state import Inputs, Spec, State
+from frugalrl.agents.state import Floats, Inputs, Mlp, Spec, State
+
+ALIGNMENT = 64  # bytes: a cache line, and a vector register
+
+
+def aligned(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
+    """Return zeros of four bytes each that begin at a cache line."""
+    size = int(np.prod(shape))
+    raw = np.zeros(size + ALIGNMENT // 4, dtype)
+    start = -raw.ctypes.data % ALIGNMENT // 4
+    return raw[start : start + size].reshape(shape)
+
+
+def make_workspace(spec: Spec, state: Any, m: int) -> Workspace:
+    """Allocate the workspace of a state, whose arrays are viewed, for batches of m rows."""
+    settings, a = spec.settings, spec.action_size
+    n, h = settings.batch_size, spec.latent_size
+    outputs, sde = spec.actor.sizes[-1], settings.use_sde
+    widest = max(*spec.actor.sizes[1:-1], *spec.critic.sizes[1:-1])
+    space = aligned(2 * n * widest)
+
+    def networks(mlp: Mlp, count: int, parameters: Floats) -> Networks:
+        rows = parameters.reshape(count, -1)
+        memory = aligned(count, m * sum(mlp.sizes[1:-1]))
+        return Networks(np.array(mlp.sizes), rows, aligned(*rows.shape), memory, space)
+
+    return Workspace(
+        actor=networks(spec.actor, 1, state.actor),
+        critics=networks(spec.critic, settings.critics, state.critics),
+        inputs=aligned(m, spec.observation_size + a),
+        outputs=aligned(m, outputs),
+        actions=aligned(m, a),
+        slopes=aligned(m, a),
+        log_prob=aligned(m),
+        q=aligned(settings.critics, m),
+        targets=aligned(m),
+        action_gradients=aligned(n, a),
+        output_gradients=aligned(n, outputs),
+        matrix=aligned(h, a),
+        variances=aligned(h, a),
+        deviation=aligned(m if sde else 0, a),
+        variance=aligned(m if sde else 0, a),
+        latent_gradients=aligned(n if sde else 0, h),
+        squares=aligned(m if sde else 0, h),
+        batch=n,
+        tau=np.float32(settings.tau),
+        large=settings.sampler == "large_batch",
+        sde=sde,
+        learn_ent_coef=settings.learns_entropy_coefficient,
+        ent_coef=np.float32(settings.initial_entropy_coefficient() if spec.stochastic else 0),
+        target_entropy=spec.target_entropy,
+        target_update_interval=settings.target_update_interval,
+        policy_delay=settings.policy_delay,
+        target_noise=np.float32(settings.target_policy_noise),
+        target_noise_clip=np.float32(settings.target_noise_clip),
+    )
 
 
 class Learner:
@@ -29,7 +85,7 @@ class Learner:
             array[...] = given
 
     def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
-        """Do K updates in place."""
+        """Do K updates in place; return their losses (K, ...) and errors (K, n)."""
         k, m = inputs.rewards.shape
         work = self._workspaces.get(m)
         if work is None:

@@ -79,6 +79,42 @@ class Networks(NamedTuple):
     space: Floats  # for two gradients of the widest hidden layer
 
 
+class Workspace(NamedTuple):
+    """What an update works with but the state and the data: networks, arrays and settings.
+
+    It is made for batches of m rows, of which n are learned from.
+    """
+
+    actor: Networks
+    critics: Networks
+    inputs: Floats  # (m, d + a) observations and actions
+    outputs: Floats  # (m, actor outputs)
+    actions: Floats  # (m, a) next actions, then (n, a) of the policy now
+    slopes: Floats  # (m, a) of tanh there
+    log_prob: Floats  # (m,)
+    q: Floats  # (critics, m)
+    targets: Floats  # (m,) what the critics should say
+    action_gradients: Floats  # (n, a)
+    output_gradients: Floats  # (n, actor outputs)
+    matrix: Floats  # (h, a) gSDE's exploration matrix
+    variances: Floats  # (h, a) squares of gSDE's standard deviations
+    deviation: Floats  # (m, a) what the matrix adds to the mean
+    variance: Floats  # (m, a) of that
+    latent_gradients: Floats  # (n, h) with gSDE, else (0, h)
+    squares: Floats  # (m, h) with gSDE, else (0, h)
+    batch: int  # n
+    tau: np.float32
+    large: bool  # LaBER selects the critics' batches
+    sde: bool
+    learn_ent_coef: bool
+    ent_coef: np.float32  # unless learned
+    target_entropy: float
+    target_update_interval: int
+    policy_delay: int
+    target_noise: np.float32
+    target_noise_clip: np.float32
+
+
 @compiled
 def with_parameters(networks: Networks, flat: Floats) -> Networks:
     """Return networks of the same shape with other parameters: their targets."""

@@ -10,6 +10,7 @@ from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_up
 from frugalrl.agents.fused.networks import (
     ONE,
     ZERO,
+    Workspace,
     adam,
     backward,
     compiled,
@@ -19,7 +20,6 @@ from frugalrl.agents.fused.networks import (
     product,
     with_parameters,
 )
-from frugalrl.agents.fused.workspace import Workspace
 from frugalrl.agents.state import (
     EPSILON,
     LOG_STD_MAX,

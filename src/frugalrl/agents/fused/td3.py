@@ -8,6 +8,7 @@ from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_up
 from frugalrl.agents.fused.networks import (
     ONE,
     Networks,
+    Workspace,
     adam,
     backward,
     compiled,
@@ -15,7 +16,6 @@ from frugalrl.agents.fused.networks import (
     polyak,
     with_parameters,
 )
-from frugalrl.agents.fused.workspace import Workspace
 from frugalrl.agents.state import Floats, Inputs, Td3State
 
 

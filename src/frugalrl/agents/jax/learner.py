@@ -1,4 +1,4 @@
-"""Updates compiled by JAX from the losses themselves."""
+"""Updates in a row, in one call that JAX compiles."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ def compiled_updates(spec: Spec) -> Callable[..., Any]:
         def step(old: Any, data: Any) -> Any:
             return update(spec, old, data[0], rate, data[1])
 
-        state, (losses, errors) = jax.lax.scan(
-            step, state, (inputs, jnp.arange(len(inputs.rewards)))
-        )
-        return state, losses, errors
+        return jax.lax.scan(step, state, (inputs, jnp.arange(len(inputs.rewards))))
 
     return jax.jit(run, donate_argnums=0)
 
@@ -47,11 +44,11 @@ class Learner:
         """Continue from a state, which is copied."""
         self.state: Any = type(state)(*(jnp.array(array) for array in state))
 
-    def update(self, inputs: Inputs, rate: float) -> tuple[Any, Any]:
-        """Do K updates in one compiled call."""
+    def update(self, inputs: Inputs, rate: float) -> Any:
+        """Do K updates in one compiled call; return their losses (K, ...) and errors (K, n)."""
         shape = inputs.rewards.shape
         # The first call with a shape is all but its compilation.
         with contextlib.nullcontext() if shape in self._shapes else COMPILATION:
-            self.state, losses, errors = self._update(self.state, inputs, np.float32(rate))
+            self.state, result = self._update(self.state, inputs, np.float32(rate))
         self._shapes.add(shape)
-        return losses, errors
+        return result

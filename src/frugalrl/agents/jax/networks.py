@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.state import SMALLEST_ERROR, Inputs, Mlp, Spec
+from frugalrl.agents.state import SMALLEST_ERROR, Inputs, Spec
 
 Layers = list[tuple[jax.Array, jax.Array]]
+# What one critic learns from: observations and actions side by side (n, d + a), targets (n,) and
+# weights (n,).
+CriticBatch = tuple[jax.Array, jax.Array, jax.Array]
 
 
 def forward(layers: Layers, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -23,10 +26,10 @@ def forward(layers: Layers, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     return hidden @ weights + biases, hidden
 
 
-def split_critics(critic: Mlp, flat: jax.Array, count: int) -> list[Layers]:
-    """View the flat vector of ``count`` critics, one after the other, as their layers."""
-    size = critic.size
-    return [critic.layers(flat[i * size : (i + 1) * size]) for i in range(count)]
+def split_critics(spec: Spec, critics: jax.Array) -> list[Layers]:
+    """View the flat vector of all critics as their layers."""
+    size, count = spec.critic.size, spec.settings.critics
+    return [spec.critic.layers(critics[i * size : (i + 1) * size]) for i in range(count)]
 
 
 def adam(
@@ -49,21 +52,12 @@ def descend(state: Any, name: str, gradient: jax.Array, step: jax.Array, rate: j
     return state._replace(**dict(zip(names, adam(old, gradient, step, rate), strict=True)))
 
 
-class CriticBatch(NamedTuple):
-    """What one critic learns from at one update."""
-
-    inputs: jax.Array  # (n, d + a) observations and actions side by side
-    targets: jax.Array  # (n,)
-    weights: jax.Array  # (n,) or (1,)
-
-
 def q_values(
     spec: Spec, critics: jax.Array, observations: jax.Array, actions: jax.Array
 ) -> jax.Array:
     """Return every critic's value of every row (critics, n)."""
     inputs = jnp.concatenate([observations, actions], axis=-1)
-    layers = split_critics(spec.critic, critics, spec.settings.critics)
-    return jnp.stack([forward(one, inputs)[0][:, 0] for one in layers])
+    return jnp.stack([forward(one, inputs)[0][:, 0] for one in split_critics(spec, critics)])
 
 
 def select_by_error(errors: jax.Array, uniforms: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -86,24 +80,22 @@ def critic_batches(
     rows = jnp.concatenate([inputs.observations, inputs.actions], axis=-1)  # (m, d + a)
     count = spec.settings.critics
     if spec.settings.sampler != "large_batch":
-        return [CriticBatch(rows, targets, inputs.weights)] * count
+        return [(rows, targets, inputs.weights)] * count
     q = q_values(spec, critics, inputs.observations, inputs.actions)
     chosen = [select_by_error(jnp.abs(q[i] - targets), inputs.uniforms[i]) for i in range(count)]
-    return [CriticBatch(rows[index], targets[index], weights) for index, weights in chosen]
+    return [(rows[index], targets[index], weights) for index, weights in chosen]
 
 
 def critic_loss(
     critics: jax.Array, spec: Spec, batches: list[CriticBatch], scale: float
 ) -> tuple[jax.Array, jax.Array]:
     """Return the scaled sum of the mean squared errors, and the mean absolute error (n,)."""
-    layers = split_critics(spec.critic, critics, spec.settings.critics)
-    errors = [
-        forward(one, batch.inputs)[0][:, 0] - batch.targets
-        for one, batch in zip(layers, batches, strict=True)
-    ]
-    losses = [
-        (batch.weights * error**2).mean() for error, batch in zip(errors, batches, strict=True)
-    ]
+    errors, losses = [], []
+    for one, batch in zip(split_critics(spec, critics), batches, strict=True):
+        inputs, targets, weights = batch
+        error = forward(one, inputs)[0][:, 0] - targets
+        errors.append(error)
+        losses.append((weights * error**2).mean())
     return scale * jnp.stack(losses).sum(), jnp.abs(jnp.stack(errors)).mean(0)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from frugalrl.agents.jax.networks import descend, forward, learn_critics, q_values, split_critics
+from frugalrl.agents.jax.networks import descend, forward, learn_critics, q_values
 from frugalrl.agents.state import Inputs, Spec, Td3State
 
 
@@ -31,7 +31,7 @@ def actor_loss(
     actor: jax.Array, spec: Spec, critics: jax.Array, observations: jax.Array
 ) -> jax.Array:
     """Return minus the first critic's mean value of the actor's actions."""
-    first = split_critics(spec.critic, critics, 1)[0]
+    first = spec.critic.layers(critics)
     actions = act(spec, actor, observations)
     return -forward(first, jnp.concatenate([observations, actions], axis=-1))[0].mean()
 
