@@ -38,46 +38,31 @@ class NetArch:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """How an agent learns and explores. ``AgentSettings.defaults(algo)`` gives SB3's defaults."""
+    """How an agent learns and explores. ``AgentSettings.defaults(algo)`` gives SB3's defaults.
+
+    A field means what ``TrainConfig`` says of the field of its name; without action noise,
+    ``action_noise`` is None.
+    """
 
     algo: str = "sac"
-    """``sac``, ``td3`` or ``ddpg``."""
     learning_rate: float | str = 3e-4
-    """Step size of every optimizer; ``"lin_7.3e-4"`` falls linearly to zero over the run."""
     batch_size: int = 256
-    """Transitions a gradient update learns from."""
     tau: float = 0.005
-    """Share of the new parameters that enters the target networks at every update."""
     gamma: float = 0.99
-    """Discount factor."""
     net_arch: tuple[int, ...] | NetArch = (256, 256)
-    """Widths of the hidden layers; ``{"pi": [64, 64], "qf": [256, 256]}``: actor's and critics'."""
     ent_coef: float | str = "auto"
-    """SAC's entropy coefficient: fixed, learned (``"auto"``), or learned from ``"auto_0.1"``."""
     target_entropy: float | str = "auto"
-    """Entropy that a learned coefficient aims at; ``"auto"`` is minus the number of actions."""
     target_update_interval: int = 1
-    """SAC: gradient updates of one call between two updates of the target networks."""
     use_sde: bool = False
-    """SAC: explore by generalised state-dependent exploration (gSDE)."""
     log_std_init: float = -3.0
-    """Initial logarithm of gSDE's standard deviations."""
     sde_sample_freq: int = -1
-    """Steps between two exploration matrices of gSDE; -1: one for every rollout."""
     policy_delay: int = 2
-    """TD3: critic updates for every update of the actor and of the targets."""
     target_policy_noise: float = 0.2
-    """TD3: standard deviation of the noise on the target actor's action."""
     target_noise_clip: float = 0.5
-    """TD3: bound of that noise."""
     action_noise: str | None = None
-    """Noise added to the actions taken: None, ``"normal"`` or ``"ornstein-uhlenbeck"``."""
     action_noise_std: float = 0.1
-    """Standard deviation of the action noise, where actions span [-1, 1]."""
     sampler: str = "uniform"
-    """Which sampler draws the batches: ``uniform``, ``prioritized`` or ``large_batch``."""
     engine: str = "fused"
-    """What computes updates: ``fused`` (by hand, for a CPU), or ``jax``, an extra of its own."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "net_arch", net_arch_from(self.net_arch))
