@@ -29,7 +29,7 @@ class StateFileError(ValueError):
 def save_state(
     path: str | os.PathLike[str], state: Mapping[str, Any], kind: str, version: int
 ) -> None:
-    """Write a state.
+    """Write a state atomically: the path holds the old file or the whole new one, never a part.
 
     Args:
         path: where the file goes; its folder must exist.
