@@ -173,12 +173,12 @@ def test_a_missing_training_extra_names_the_command(monkeypatch, capsys):
 
 
 def test_a_training_failure_is_told_without_a_traceback(tmp_path, monkeypatch, capsys):
-    from frugalrl.training import checkpoint
+    from frugalrl.training import run_directory
 
     def full(path, *args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_state", full)
+    monkeypatch.setattr(run_directory, "save_state", full)
     assert cli.main(["train", "Pendulum-v1", *TINY, "--out", str(tmp_path / "run")]) == 1
     captured = capsys.readouterr()
     assert "is the disk full?" in captured.err

@@ -19,8 +19,8 @@ from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import load_state
 from frugalrl.training import load_policy
 from frugalrl.training import resume as resume_here
-from frugalrl.training.checkpoint import KIND, VERSION
 from frugalrl.training.errors import ConfigError, RunDirectoryError
+from frugalrl.training.run_directory import KIND, VERSION
 
 pytestmark = pytest.mark.xdist_group("ray")
 

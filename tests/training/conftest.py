@@ -13,8 +13,7 @@ from training_tiny import TINY
 from frugalrl.bench.inspection import load_buffer
 from frugalrl.state_io import load_state
 from frugalrl.training import TrainConfig, TrainingInterrupted, resume, train
-from frugalrl.training.checkpoint import fingerprint
-from frugalrl.training.session import Session
+from frugalrl.training.session import Session, fingerprint
 
 training_worlds.register()
 

@@ -11,9 +11,10 @@ import time
 import numpy as np
 import pytest
 
-from frugalrl.training.checkpoint import CheckpointStore, fingerprint
 from frugalrl.training.errors import StorageError, TrainingInterrupted
 from frugalrl.training.process import InterruptGuard, blas_threads, limit_threads
+from frugalrl.training.run_directory import CheckpointStore
+from frugalrl.training.session import fingerprint
 
 
 def test_only_so_many_checkpoints_are_kept(tmp_path):

@@ -235,10 +235,10 @@ def test_only_damaged_checkpoints_are_an_error(tiny, interrupt, tmp_path):
 
 def test_a_full_disk_keeps_the_old_checkpoint(tiny, assert_same_run, tmp_path, monkeypatch):
     whole = train(tiny(out=tmp_path / "whole"))
-    from frugalrl.training import checkpoint
+    from frugalrl.training import run_directory
 
     written = []
-    save = checkpoint.save_state
+    save = run_directory.save_state
 
     def fail_second(path, *args, **kwargs):
         if written:
@@ -246,7 +246,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(tiny, assert_same_run, tmp_path, m
         written.append(path)
         save(path, *args, **kwargs)
 
-    monkeypatch.setattr(checkpoint, "save_state", fail_second)
+    monkeypatch.setattr(run_directory, "save_state", fail_second)
     with pytest.raises(StorageError, match=r"disk full.*newest checkpoint is step-0+100"):
         train(tiny(out=tmp_path / "run"))
     monkeypatch.undo()

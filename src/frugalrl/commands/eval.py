@@ -46,7 +46,6 @@ def main(arguments: list[str]) -> int:
     from frugalrl.training.run_directory import RunDirectory
 
     directory = RunDirectory(options.run)
-    directory.check_is_run()
     config, _ = directory.read_config()
     policy = load_policy(options.run)
     factory = make_factory(config)

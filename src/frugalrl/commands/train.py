@@ -75,10 +75,12 @@ def main(arguments: list[str]) -> int:
     )
     # Before NumPy loads (and JAX, with that engine): they read their thread counts once.
     limit_threads(config.threads)
-    from frugalrl.training.runner import run_directory_name, train
+    from frugalrl.training.runner import train
 
     if config.out is None:
-        config = replace(config, out=run_directory_name(config))
+        env = config.env_name.replace("/", "-").replace(":", "-")
+        name = f"{env}-{config.algo}-{config.admission}-seed{config.seed}"
+        config = replace(config, out=Path("runs", name))
     _check_actors(parsed)
     if parsed.actors:
         from frugalrl.distributed.fleet import ActorSettings
@@ -164,7 +166,6 @@ def _resume(arguments: list[str]) -> int:
     from frugalrl.training.run_directory import RunDirectory
 
     directory = RunDirectory(options.resume)
-    directory.check_is_run()
     config, content = directory.read_config()
     limit_threads(config.threads)
     if directory.finished and options.steps is None:

@@ -69,7 +69,6 @@ def resume(path: str | os.PathLike[str], *, address: str | None = None, **how: A
         RunDirectoryError: there is no such run, it is finished, or another process is at it.
     """
     directory = RunDirectory(path)
-    directory.check_is_run()
     stored = directory.read_config()[1].get("actors")
     if stored is None:
         raise RunDirectoryError(f"{str(path)!r} is a run without actors: frugalrl.training.resume")

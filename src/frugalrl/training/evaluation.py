@@ -186,7 +186,6 @@ def evaluate(
     if isinstance(policy, (str, os.PathLike)):
         if env is None:
             directory = RunDirectory(policy)
-            directory.check_is_run()
             factory = make_factory(directory.read_config()[0])
         policy = load_policy(policy)
     elif env is None:

@@ -33,13 +33,8 @@ class TrainingLoop:
 
     A round is `train_freq` steps of every environment or one whole episode, then `gradient_steps`
     updates if more than `learning_starts` steps were taken. The loop can be saved and restored
-    between any two steps, and goes on with the same bits. Every schedule follows `env_steps`.
-
-    Args:
-        config: resolved.
-        group: the environments.
-        agent: acts and learns.
-        buffer: keeps transitions; its actions lie within [-1, 1].
+    between any two steps, and goes on with the same bits. Every schedule follows `env_steps`. The
+    buffer's actions lie within [-1, 1].
     """
 
     def __init__(
@@ -49,39 +44,26 @@ class TrainingLoop:
         agent: Agent,
         buffer: ReplayBuffer,
     ) -> None:
-        assert config.steps is not None
-        assert config.learning_starts is not None
-        assert config.train_freq is not None
-        assert config.gradient_steps is not None
-        assert config.batch_size is not None
         self.config = config
         self.group = group
         self.agent = agent
         self.buffer = buffer
-        self._steps = config.steps
-        self._learning_starts = config.learning_starts
-        self._round_steps = (
-            None if config.train_freq == "episode" else config.train_freq * group.count
-        )
-        self._gradient_steps = config.gradient_steps
-        self._batch_size = config.batch_size
-        self._prioritized = config.sampler == "prioritized"
-        count = group.count
-        self._normalizer: Normalizer | None = None
-        if config.normalize != "none":
-            assert config.gamma is not None
-            shape = group.observation_space.shape
-            self._normalizer = Normalizer(config.normalize, shape, count, config.gamma)
+        resolved: Any = config  # nothing in it is open, so nothing is None
+        self._steps: int = resolved.steps
+        self._learning_starts: int = resolved.learning_starts
+        self._gradient_steps: int = resolved.gradient_steps
+        count, shape, every = group.count, group.observation_space.shape, resolved.train_freq
+        self._round_steps: int | None = None if every == "episode" else every * count
+        self._normalizer = Normalizer(config.normalize, shape, count, agent.settings.gamma)
         self._n_step: NStepReturns | None = None
         if config.n_step > 1:
-            assert config.gamma is not None
-            self._n_step = NStepReturns(config.n_step, config.gamma, count)
+            self._n_step = NStepReturns(config.n_step, agent.settings.gamma, count)
         self.env_steps = 0
         self.updates = 0
         self.episodes = 0
         self.train_seconds = 0.0
         self._round_begun: int | None = None
-        self._observations = np.zeros((count, *group.observation_space.shape), dtype=np.float32)
+        self._observations = np.zeros((count, *shape), dtype=np.float32)
         self._acting = self._observations
         self._returns = np.zeros(count)
         self._lengths = np.zeros(count, dtype=np.int64)
@@ -94,21 +76,16 @@ class TrainingLoop:
     def begin(self, seeds: list[int]) -> None:
         """Reset every environment with its seed."""
         self._observations = self.group.reset(seeds)
-        if self._normalizer is not None:
-            self._normalizer.begin(self._observations)
-        self._acting = self._to_act_on(_finite(self._observations))
-
-    def _to_act_on(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        normalizer = self._normalizer
-        return observations if normalizer is None else normalizer.observations(observations)
+        self._normalizer.begin(self._observations)
+        self._acting = self._normalizer.observations(_finite(self._observations))
 
     def act_deterministic(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """Act without exploration, on observations as the environment gives them."""
-        return self.agent.act_deterministic(self._to_act_on(observations))
+        return self.agent.act_deterministic(self._normalizer.observations(observations))
 
     def policy_state(self) -> dict[str, Any]:
         """Give what `Policy.from_state` needs, normalization included."""
-        scale = None if self._normalizer is None else self._normalizer.scale
+        scale = self._normalizer.scale
         saved = None if scale is None else {"mean": scale.mean, "scale": scale.scale}
         return {**self.agent.policy_state(), "normalize": saved}
 
@@ -175,20 +152,21 @@ class TrainingLoop:
             transitions = tuple(part[:rows] for part in transitions)  # type: ignore[assignment]
         any_refused = self._offer(transitions)
         self.env_steps += rows
-        self._observations = self._acting = step.observations
+        self._observations = observations = step.observations
         self._returns += step.rewards
         self._lengths += 1
+        ended = step.terminated | step.truncated
         if step.any_ended:
-            self._end_episodes(step.terminated | step.truncated)
+            agent.episode_ended(ended)
+            self._count_episodes(self._returns[ended], self._lengths[ended])
+            self._returns[ended] = self._lengths[ended] = 0
             self._successes += step.successes
-        if self._normalizer is not None:
-            ended = step.terminated | step.truncated
-            self._normalizer.update(step.observations, step.rewards, ended)
-            self._acting = self._to_act_on(step.observations)
+        self._normalizer.update(observations, step.rewards, ended)
         if any_refused:
             self._check_refused(actions.buffer)
         if any_refused or self._n_step is not None:
-            self._acting = self._to_act_on(_finite(self._observations))
+            observations = _finite(observations)
+        self._acting = self._normalizer.observations(observations)
         return step.any_ended
 
     def _offer(self, transitions: tuple[NDArray[Any], ...]) -> bool:
@@ -199,11 +177,6 @@ class TrainingLoop:
         if not len(discounts):
             return False
         return REFUSED in self.buffer.add(*made, discount=discounts).codes.tolist()
-
-    def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
-        self.agent.episode_ended(ended)
-        self._count_episodes(self._returns[ended], self._lengths[ended])
-        self._returns[ended] = self._lengths[ended] = 0
 
     def _count_episodes(self, rewards: NDArray[Any], lengths: NDArray[Any]) -> None:
         self._window[0] += len(rewards)
@@ -231,11 +204,10 @@ class TrainingLoop:
             return
         self._results = []
         for count in pieces:
-            batch = self.buffer.sample(self._batch_size, batches=count)
-            if self._normalizer is not None:
-                batch = self._normalizer.batch(batch)
+            batch = self.buffer.sample(self.agent.settings.batch_size, batches=count)
+            batch = self._normalizer.batch(batch)
             result = self.agent.update(batch, 1.0 - self.env_steps / self._steps)
-            if self._prioritized:
+            if self.config.sampler == "prioritized":
                 self.buffer.feedback(batch.slots, result.td_errors)
             self._results.append((count, result))
             self.updates += count
@@ -286,7 +258,7 @@ class TrainingLoop:
 
     def state_dict(self) -> dict[str, Any]:
         """Give everything that a continuation needs, between two rounds."""
-        return {
+        state = {
             "agent": self.agent.state_dict(),
             "buffer": self.buffer.state_dict(),
             "environments": self.group.capture(),
@@ -304,9 +276,12 @@ class TrainingLoop:
             "observations": self._observations.copy(),
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
-            **({} if self._normalizer is None else {"normalizer": self._normalizer.state_dict()}),
-            **({} if self._n_step is None else {"n_step": self._n_step.state_dict()}),
         }
+        if self.config.normalize != "none":
+            state["normalizer"] = self._normalizer.state_dict()
+        if self._n_step is not None:
+            state["n_step"] = self._n_step.state_dict()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Continue from `state_dict`; the buffer was made from its part already.
@@ -337,9 +312,9 @@ class TrainingLoop:
             self._observations[row] = restored[row].observation
             self._returns[row] = self._lengths[row] = 0
         self.agent.episode_ended(anew)
-        if self._normalizer is not None:
+        if self.config.normalize != "none":
             self._normalizer.load_state_dict(state["normalizer"])
-        self._acting = self._to_act_on(_finite(self._observations))
+        self._acting = self._normalizer.observations(_finite(self._observations))
         return [row.problem for row in restored if row.problem is not None]
 
 

@@ -38,52 +38,41 @@ class Moments(RunningMeanStd):
         scale: NDArray[np.float64] = 1.0 / np.sqrt(self.var + _EPSILON)
         return scale
 
-    def state_dict(self) -> dict[str, Any]:
-        """Give arrays and JSON values that `load_state_dict` continues from."""
-        return {"mean": self.mean, "variance": self.var, "count": float(self.count)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
-        self.mean = np.array(state["mean"])
-        self.var = np.array(state["variance"])
-        self.count = float(state["count"])
-
 
 class Normalizer:
-    """What a training loop normalizes, and by which statistics.
+    """What a training loop normalizes ("none", "obs", "reward" or "both"), by which statistics.
 
-    Args:
-        what: "obs", "reward" or "both".
-        shape: of one observation.
-        environments: how many are stepped together.
-        gamma: discount of the returns that rewards are scaled by.
+    Rewards are scaled by the returns of every environment, discounted by gamma.
     """
 
     def __init__(self, what: str, shape: tuple[int, ...], environments: int, gamma: float) -> None:
-        self._observations = Moments(shape) if what in ("obs", "both") else None
-        self._rewards = Moments() if what in ("reward", "both") else None
+        self._moments: dict[str, Moments] = {}
+        if what in ("obs", "both"):
+            self._moments["observations"] = Moments(shape)
+        if what in ("reward", "both"):
+            self._moments["rewards"] = Moments()
         self._returns = np.zeros(environments)
         self._gamma = gamma
         self._follow()
 
     def begin(self, observations: Floats) -> None:
         """Take the first observations (n, d) in."""
-        if self._observations is not None:
-            self._observations.update(observations)
-        self._follow()
+        if "observations" in self._moments:
+            self._moments["observations"].update(observations)
+            self._follow()
 
     def update(
         self, observations: Floats, rewards: NDArray[np.float64], ended: NDArray[np.bool_]
     ) -> None:
         """Take the observations (n, d) and rewards (n,) of a step in."""
-        if self._rewards is not None:
+        if "rewards" in self._moments:
             self._returns = self._returns * self._gamma + np.nan_to_num(rewards)
-            self._rewards.update(self._returns)
+            self._moments["rewards"].update(self._returns)
             self._returns[ended] = 0.0
         self.begin(observations)
 
     def _follow(self) -> None:
-        moments = self._observations
+        moments = self._moments.get("observations")
         self.scale = None if moments is None else ObservationScale(moments.mean, moments.scale)
 
     def observations(self, observations: Floats) -> Floats:
@@ -92,28 +81,29 @@ class Normalizer:
 
     def batch(self, batch: Batch) -> Batch:
         """Normalize what was drawn from the buffer."""
-        rewards = batch.rewards
-        if self._rewards is not None:
-            rewards = np.clip(rewards * np.float32(self._rewards.scale), -CLIP, CLIP)
+        if "rewards" in self._moments:
+            scale = np.float32(self._moments["rewards"].scale)
+            batch = batch._replace(rewards=np.clip(batch.rewards * scale, -CLIP, CLIP))
+        if self.scale is None:
+            return batch
         return batch._replace(
-            observations=self.observations(batch.observations),
-            next_observations=self.observations(batch.next_observations),
-            rewards=rewards,
+            observations=self.scale(batch.observations),
+            next_observations=self.scale(batch.next_observations),
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Give all that a continuation needs."""
-        return {
-            "observations": None if self._observations is None else self._observations.state_dict(),
-            "rewards": None if self._rewards is None else self._rewards.state_dict(),
-            "returns": self._returns.copy(),
-        }
+        state: dict[str, Any] = {"observations": None, "rewards": None}
+        for name, moments in self._moments.items():
+            count = float(moments.count)
+            state[name] = {"mean": moments.mean, "variance": moments.var, "count": count}
+        return {**state, "returns": self._returns.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
-        if self._observations is not None:
-            self._observations.load_state_dict(state["observations"])
-        if self._rewards is not None:
-            self._rewards.load_state_dict(state["rewards"])
+        for name, moments in self._moments.items():
+            moments.mean = np.array(state[name]["mean"])
+            moments.var = np.array(state[name]["variance"])
+            moments.count = float(state[name]["count"])
         self._returns = np.array(state["returns"])
         self._follow()

@@ -1,15 +1,17 @@
-"""One run, one directory: its files, and the lock that keeps a second process out."""
+"""One run, one directory: its files and checkpoints, and the lock that keeps others out."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from frugalrl.files import (
     LOCK,
@@ -20,16 +22,100 @@ from frugalrl.files import (
     read_json,
     write_json,
 )
-from frugalrl.training.checkpoint import CheckpointStore
+from frugalrl.state_io import StateFileError, load_state, save_state
 from frugalrl.training.config import TrainConfig
-from frugalrl.training.errors import RunDirectoryError
+from frugalrl.training.errors import RunDirectoryError, StorageError, TrainingError
 
 CONFIG_VERSION = 1
+KIND = "training checkpoint"
+VERSION = 2
 Method = Literal["fields", "replay", "fresh"]
 """How an environment's state is kept; see `env_state`."""
 
 
-class RunDirectory:
+class Found(NamedTuple):
+    """A checkpoint that could be read."""
+
+    path: Path
+    state: dict[str, Any]
+    warnings: list[str]
+    """Newer checkpoints that could not be read, and why."""
+
+
+class CheckpointStore:
+    """The checkpoints of one run: atomic, checksummed, and forgiving when the newest is damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, step: int, state: Mapping[str, Any], keep: int = 1) -> Path:
+        """Write a checkpoint, then delete all but so many.
+
+        Raises:
+            StorageError: it could not be written; the older ones are untouched.
+        """
+        path = self.folder / f"step-{step:012d}.safetensors"
+        with self.writing(f"the checkpoint of step {step}"):
+            save_state(path, state, kind=KIND, version=VERSION)
+        for old in self.paths()[keep:]:
+            old.unlink(missing_ok=True)
+        return path
+
+    @contextlib.contextmanager
+    def writing(self, what: str) -> Iterator[None]:
+        """Tell of a file of the run that could not be written in words a user can act on."""
+        try:
+            yield
+        except OSError as error:
+            cause = "is the disk full"
+            if error.errno == errno.ENOENT:
+                cause = "was the run directory moved or deleted"
+            elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                cause = "may this user write there"
+            newest = next((path.name for path in self.paths()), "none")
+            raise StorageError(
+                f"{what} could not be written ({error}); {cause}? The newest checkpoint is "
+                f"{newest}; put that right, then resume"
+            ) from error
+
+    def paths(self) -> list[Path]:
+        """List the checkpoints, newest first."""
+        return sorted(self.folder.glob("step-*.safetensors"), reverse=True)
+
+    def newest(self, *, tidy: bool = False) -> Found | None:
+        """Read the newest checkpoint that is whole; None if there never was one.
+
+        Args:
+            tidy: put damaged ones out of the way; only for who holds the directory's lock.
+
+        Raises:
+            TrainingError: there are checkpoints, but none can be read.
+        """
+        warnings: list[str] = []
+        paths = self.paths()
+        for path in paths:
+            try:
+                state = load_state(path, kind=KIND, version=VERSION)
+            except StateFileError as error:
+                warnings.append(str(error))
+                continue
+            for damaged in paths[: len(warnings)] if tidy else ():
+                # Or it would pass for the newest again.
+                damaged.rename(damaged.with_suffix(".damaged"))
+            return Found(path, state, warnings)
+        if warnings:
+            raise TrainingError("no checkpoint can be read: " + "; ".join(warnings))
+        return None
+
+    def clear(self) -> None:
+        """Delete all checkpoints, and their folder if nothing else is in it."""
+        for path in self.paths():
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
+class RunDirectory(contextlib.AbstractContextManager["RunDirectory"]):
     """Names of a run's files, and the right to write them.
 
     Raises:
@@ -60,11 +146,7 @@ class RunDirectory:
         return read_json(self.final) is not None
 
     def check_unused(self) -> None:
-        """Refuse a directory that holds something, or in which nothing can be written.
-
-        Raises:
-            RunDirectoryError: saying which, and what to do.
-        """
+        """Refuse a directory that holds something, or in which nothing can be written."""
         out = f"out={str(self.path)!r}"
         with _explained(f"{out} cannot be used"):
             if self.config.is_file():
@@ -90,11 +172,7 @@ class RunDirectory:
         return is_leftover(path)
 
     def check_is_run(self) -> None:
-        """Refuse a directory without a run.
-
-        Raises:
-            RunDirectoryError: saying what is missing.
-        """
+        """Refuse a directory without a run."""
         with _explained(f"{str(self.path)!r} cannot be read"):
             if not self.path.is_dir():
                 raise RunDirectoryError(f"{str(self.path)!r} is no directory: there is no run")
@@ -104,11 +182,7 @@ class RunDirectory:
                 )
 
     def create(self, config: TrainConfig, extra: dict[str, Any]) -> None:
-        """Create the directory and write the configuration.
-
-        Raises:
-            RunDirectoryError: when the directory cannot be written after all.
-        """
+        """Create the directory, lock it and write the configuration."""
         try:
             self.checkpoints.folder.mkdir(parents=True, exist_ok=True)
             self.acquire()
@@ -129,20 +203,16 @@ class RunDirectory:
         """Read the configuration, and everything else in its file.
 
         Raises:
-            RunDirectoryError: when the file is damaged or from another version.
+            RunDirectoryError: there is no run, or the file is damaged or from another version.
         """
+        self.check_is_run()
         try:
             content = json.loads(self.config.read_text(encoding="utf-8"))
-            if content["version"] != CONFIG_VERSION:
-                raise RunDirectoryError(
-                    f"{self.config} has version {content['version']}; "
-                    f"this release reads version {CONFIG_VERSION}"
-                )
-            if content["environment_state"] not in get_args(Method):
-                raise ValueError(f"environment_state={content['environment_state']!r} is unknown")
+            if (version := content["version"]) != CONFIG_VERSION:
+                raise ValueError(f"it has version {version}, this release reads {CONFIG_VERSION}")
+            if (method := content["environment_state"]) not in get_args(Method):
+                raise ValueError(f"environment_state={method!r} is unknown")
             return TrainConfig.from_dict(content["config"]), content
-        except RunDirectoryError:
-            raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
 
@@ -164,9 +234,6 @@ class RunDirectory:
         """Give the lock up."""
         self._lock.release()
 
-    def __enter__(self) -> RunDirectory:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.release()
 
@@ -182,16 +249,12 @@ def _explained(what: str) -> Iterator[None]:
 
 def _origin() -> dict[str, Any]:
     """Say what made a run: command, versions, machine."""
-    from importlib import metadata
-
-    versions = {}
+    versions = {"python": platform.python_version()}
     for package in ("frugalrl", "gymnasium", "jax", "mujoco", "numpy", "numba", "optax"):
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": versions,
         "machine": {"system": platform.platform(), "processors": os.cpu_count()},
     }

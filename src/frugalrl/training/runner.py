@@ -7,19 +7,17 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
 
 from frugalrl.agents import make_agent
-from frugalrl.files import read_json, write_json
+from frugalrl.files import write_json
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.samplers import Prioritized
 from frugalrl.state_io import load_state
 from frugalrl.training import env_state
-from frugalrl.training.checkpoint import KIND, VERSION
 from frugalrl.training.config import (
     CUSTOM,
     TrainConfig,
@@ -33,7 +31,7 @@ from frugalrl.training.console import configuration_lines
 from frugalrl.training.environments import make_factory
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.process import limit_threads
-from frugalrl.training.run_directory import Method, RunDirectory
+from frugalrl.training.run_directory import KIND, VERSION, Found, Method, RunDirectory
 from frugalrl.training.session import Session, TrainResult
 from frugalrl.training.starting import start_from
 
@@ -114,8 +112,7 @@ def train(
             elsewhere = {} if actors is None else {"actors": actors}
             directory.create(config, {"environment_state": method, **about, **elsewhere})
             begun_with = [*configuration_lines(resolved), *begun_with]
-        session = make_session(config, factory, method, directory, progress, say)
-        session.callbacks += callbacks
+        session = make_session(config, factory, method, directory, progress, say, callbacks)
         for line in begun_with:
             session.say(line)
         return session.run(agent, buffer, seeds.environments)
@@ -164,34 +161,36 @@ def resume(
                 f"{str(directory.path)!r} is finished: nothing to resume; steps (--steps) above "
                 f"{config.steps} prolongs it"
             )
-        config = _with_environment(_with_admission(config, admission), env)
-        if directory.finished and steps is not None:
-            final = read_json(directory.final) or {}
-            _prolonged(config, steps, int(final.get("env_steps") or config.steps or 0))
-            reopen(directory)
-        elif directory.final.is_file():  # damaged: made again from the last state, or all of it
-            if directory.state.is_file() and directory.buffer.is_file():
-                reopen(directory)
-            directory.final.unlink(missing_ok=True)
-        found = directory.checkpoints.newest(tidy=True)
+        config = _with_objects(config, admission, env)
+        found = _last_state(directory)
         if found is not None:
             _check_same_run(config, found.state["config"], directory)
         config = _checked_again(config)
+        taken = 0 if found is None else int(found.state["loop"]["counters"]["env_steps"])
+        if steps is not None:
+            if steps <= taken:
+                raise ConfigError(
+                    f"steps={steps} must be above the {taken} that the run has taken already"
+                )
+            config = _checked_again(dataclasses.replace(config, steps=steps))
         limit_threads(config.threads)
         factory = make_factory(config)
+        spaces = factory.spaces()
+        directory.checkpoints.folder.mkdir(exist_ok=True)
+        if directory.final.is_file():
+            if found is not None:
+                found = found._replace(path=directory.checkpoints.save(taken, found.state))
+            # Only now: a crash in between leaves a finished run, or one with a checkpoint.
+            directory.final.unlink()
         if steps is not None:
-            taken = 0 if found is None else int(found.state["loop"]["counters"]["env_steps"])
-            config = _prolonged(config, steps, taken)
             write_json(directory.config, {**content, "config": config.to_dict()})
         seeds = Seeds.draw(config.seed, config.envs)
-        method = content["environment_state"]
-        session = (make_session or Session)(config, factory, method, directory, progress, say)
-        session.callbacks += callbacks
-        spaces = factory.spaces()
         agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
+        method = content["environment_state"]
+        make = make_session or Session
+        session = make(config, factory, method, directory, progress, say, callbacks)
         if found is None:
             session.say("no checkpoint was written yet: starting from the beginning")
-            directory.checkpoints.folder.mkdir(exist_ok=True)
             buffer = make_buffer(config, spaces, seeds)
             for line in start_from(config, agent, buffer):
                 session.say(line)
@@ -224,13 +223,6 @@ def _check_same_run(config: TrainConfig, begun: dict[str, Any], directory: RunDi
             )
 
 
-def _prolonged(config: TrainConfig, steps: int, taken: int) -> TrainConfig:
-    """Set the length of a run, which must be more than what was done already."""
-    if steps <= taken:
-        raise ConfigError(f"steps={steps} must be above the {taken} that the run has taken already")
-    return _checked_again(dataclasses.replace(config, steps=steps))
-
-
 def _checked_again(config: TrainConfig) -> TrainConfig:
     """Check a configuration that was resolved before and read from a file since."""
     if config.buffer_bytes is not None:
@@ -238,41 +230,37 @@ def _checked_again(config: TrainConfig) -> TrainConfig:
     return resolve(config).config
 
 
-def reopen(directory: RunDirectory) -> None:
-    """Make a finished run one that can be resumed: from its last state and its buffer.
+def _last_state(directory: RunDirectory) -> Found | None:
+    """Read what a run goes on from: a checkpoint, or what it left when it was finished.
 
-    Raises:
-        RunDirectoryError: one of the two was not kept.
+    One that cannot say how it was finished has its end again, or all of it if nothing was left.
     """
-    for path in (directory.state, directory.buffer):
-        if not path.is_file():
-            raise RunDirectoryError(
-                f"{str(directory.path)!r} cannot be prolonged: {path.name} is missing (was it run "
-                "with --no-save-buffer?)"
-            )
+    missing = [path for path in (directory.state, directory.buffer) if not path.is_file()]
+    if not directory.final.is_file() or (missing and not directory.finished):
+        return directory.checkpoints.newest(tidy=True)
+    if missing:
+        raise RunDirectoryError(
+            f"{str(directory.path)!r} cannot be prolonged: {missing[0].name} is missing (was it "
+            "run with --no-save-buffer?)"
+        )
     state = load_state(directory.state, kind=KIND, version=VERSION)
     state["loop"]["buffer"] = ReplayBuffer.load(directory.buffer).state_dict()
-    directory.checkpoints.folder.mkdir(exist_ok=True)
-    directory.checkpoints.save(int(state["loop"]["counters"]["env_steps"]), state)
-    # Only now: a crash in between leaves a finished run, or one with a checkpoint.
-    directory.final.unlink()
+    return Found(directory.state, state, [])
 
 
-def _with_admission(config: TrainConfig, admission: Any) -> TrainConfig:
-    custom = isinstance(config.admission, str) and config.admission.startswith(CUSTOM)
-    if custom and admission is None:
-        raise ConfigError(
-            f"this run used the filter {str(config.admission).removeprefix(CUSTOM)!r}, which only "
-            "its own code can make: frugalrl.training.resume(path, admission=YourFilter())"
-        )
-    return dataclasses.replace(config, admission=admission) if custom else config
-
-
-def _with_environment(config: TrainConfig, env: Any) -> TrainConfig:
-    own = isinstance(config.env, str) and config.env.startswith(CUSTOM)
-    own_wrapper = any(isinstance(w, str) and w.startswith(CUSTOM) for w in config.wrappers)
-    if own_wrapper or (own and env is None):
-        what = "wrappers" if own_wrapper else "an environment"
+def _with_objects(config: TrainConfig, admission: Any, env: Any) -> TrainConfig:
+    """Put the filter and the environment in place that only their own code can make."""
+    used, *made = (str(value) for value in (config.admission, config.env, *config.wrappers))
+    if used.startswith(CUSTOM):
+        if admission is None:
+            raise ConfigError(
+                f"this run used the filter {used.removeprefix(CUSTOM)!r}, which only its own code "
+                "can make: frugalrl.training.resume(path, admission=YourFilter())"
+            )
+        config = dataclasses.replace(config, admission=admission)
+    own, *own_wrappers = (text.startswith(CUSTOM) for text in made)
+    if any(own_wrappers) or (own and env is None):
+        what = "wrappers" if any(own_wrappers) else "an environment"
         raise ConfigError(
             f"this run used {what} that only its own code can make ({config.env_name}): "
             "frugalrl.resume(path, env=your_environment); wrappers have to be importable by name"
@@ -290,9 +278,8 @@ def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> R
     """
     assert config.steps is not None
     assert config.batch_size is not None
-    sampler: Any = config.sampler
-    if sampler == "prioritized":
-        sampler = Prioritized(anneal_steps=config.steps)
+    per = config.sampler == "prioritized"
+    sampler: Any = Prioritized(anneal_steps=config.steps) if per else config.sampler
     admission = make_admission(config, seeds.admission)
     try:
         buffer = ReplayBuffer(
@@ -319,10 +306,3 @@ def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> R
             f"buffer_bytes={config.buffer_bytes!r}: that many transitions take over {least:,} bytes"
         )
     return buffer
-
-
-def run_directory_name(config: TrainConfig) -> Path:
-    """Give the directory a run gets when none is named."""
-    admission = config.admission if isinstance(config.admission, str) else config.admission.name
-    name = config.env_name.replace("/", "-").replace(":", "-")
-    return Path("runs") / f"{name}-{config.algo}-{admission}-seed{config.seed}"

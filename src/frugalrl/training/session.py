@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from frugalrl.agents.agent import Agent
 from frugalrl.agents.policy import Policy
@@ -14,7 +19,6 @@ from frugalrl.files import appending, write_json
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import save_state
 from frugalrl.training.callbacks import Callback, RunView
-from frugalrl.training.checkpoint import KIND, VERSION, fingerprint
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.console import Progress, Status, result_lines
 from frugalrl.training.env_state import undisturbed
@@ -24,7 +28,7 @@ from frugalrl.training.evaluation import LONGEST, Episodes, run_episodes, save_p
 from frugalrl.training.loop import TrainingLoop
 from frugalrl.training.process import InterruptGuard, blas_threads, peak_memory
 from frugalrl.training.records import Recorder, Row
-from frugalrl.training.run_directory import Method, RunDirectory
+from frugalrl.training.run_directory import KIND, VERSION, Method, RunDirectory
 from frugalrl.training.vector import AsyncGroup, EnvironmentGroup, SyncGroup
 
 
@@ -109,15 +113,9 @@ _SLOW_CHECKPOINT = 1.0  # seconds; quicker ones are never put off
 
 
 class Session:
-    """Runs a configuration to its end, or to the next interruption.
+    """Runs a resolved configuration to its end, or to the next interruption.
 
-    Args:
-        config: resolved.
-        factory: makes its environment.
-        method: how the environment's state is captured.
-        directory: where files go, None for a run that leaves none.
-        progress: whether to show a live line; None: on a terminal.
-        say: takes lines for the user.
+    Without a directory it leaves no files.
     """
 
     def __init__(
@@ -128,6 +126,7 @@ class Session:
         directory: RunDirectory | None,
         progress: bool | None = None,
         say: Any = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.config = config
         self.factory = factory
@@ -143,7 +142,7 @@ class Session:
         self._evaluations: list[tuple[int, float]] = []
         self._logged_at = self._evaluated_at = self._saved_at = 0
         self._save_cost = 0.0
-        self.callbacks: list[Callback] = []
+        self._callbacks = callbacks
         self._path = None if directory is None else directory.path
         self._view = RunView(config, self._path, lambda: self._loop.policy_state())
 
@@ -195,9 +194,8 @@ class Session:
         return TrainingLoop(self.config, group, agent, buffer)
 
     def _writing(self) -> contextlib.AbstractContextManager[None]:
-        if self.directory is None:
-            return contextlib.nullcontext()
-        return self.directory.checkpoints.writing("a file of the run")
+        store = self.directory and self.directory.checkpoints
+        return store.writing("a file of the run") if store else contextlib.nullcontext()
 
     def _train(self) -> TrainResult:
         loop = self._loop
@@ -276,7 +274,7 @@ class Session:
     def _call(self, name: str, argument: Any) -> None:
         view = self._view
         view.env_steps, view.evaluations = self._loop.env_steps, list(self._evaluations)
-        for callback in self.callbacks:
+        for callback in self._callbacks:
             getattr(callback, name)(view, argument)
 
     def _evaluate(self, first_seed: int, count: int) -> Episodes | None:
@@ -417,3 +415,25 @@ class Session:
 
     def _peak(self) -> int:
         return max(self._peak_before, peak_memory())
+
+
+def fingerprint(state: Mapping[str, Any]) -> str:
+    """Digest a nested state: equal exactly when every bit of it is."""
+    digest = hashlib.sha256()
+
+    def take(value: Any, path: str) -> None:
+        if isinstance(value, Mapping):
+            for key in sorted(value):
+                take(value[key], f"{path}/{key}")
+        elif isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                take(item, f"{path}/{index}")
+        elif isinstance(value, np.ndarray):
+            digest.update(json.dumps([path, value.dtype.str, value.shape]).encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        else:
+            plain = value.item() if isinstance(value, np.generic) else value
+            digest.update(json.dumps([path, plain]).encode())
+
+    take(state, "")
+    return digest.hexdigest()

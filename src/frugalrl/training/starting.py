@@ -13,11 +13,10 @@ from frugalrl.agents.agent import Agent
 from frugalrl.agents.policy import ActionScale
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import load_state
-from frugalrl.training.checkpoint import KIND, VERSION
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.evaluation import load_policy
-from frugalrl.training.run_directory import RunDirectory
+from frugalrl.training.run_directory import KIND, VERSION, RunDirectory
 
 _NETWORKS = ("actor", "actor_target", "critics", "targets", "ent_coef")
 

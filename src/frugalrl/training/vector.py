@@ -27,9 +27,6 @@ from frugalrl.training.run_directory import Method
 
 Floats = NDArray[np.float32]
 
-_FALSE = np.zeros(1, dtype=np.bool_)
-_FALSE.flags.writeable = False
-
 
 class Step(NamedTuple):
     """What one step of n environments gave."""
@@ -69,41 +66,24 @@ class SyncGroup:
 
     def step(self, actions: Floats) -> Step:
         """Take (n, a) actions."""
-        if self.count == 1:
-            return self._step_one(actions[0])
         final = np.empty(self._shape, dtype=np.float32)
         current = np.empty(self._shape, dtype=np.float32)
         rewards = np.empty(self.count)
         terminated = np.empty(self.count, dtype=np.bool_)
         truncated = np.empty(self.count, dtype=np.bool_)
-        successes: list[float] = []
+        any_ended, successes = False, []
         for row, environment in enumerate(self._environments):
+            # A copy, because an environment may change its action and the buffer takes it too.
             observation, rewards[row], terminated[row], truncated[row], info = environments.step(
                 environment, actions[row].copy(), self._shape[1:]
             )
             final[row] = observation
             if terminated[row] or truncated[row]:
+                any_ended = True
                 successes += environments.success(info)
                 observation = environments.reset(environment, self._shape[1:])
             current[row] = observation
-        ended = bool((terminated | truncated).any())
-        return Step(final, rewards, terminated, truncated, current, ended, successes)
-
-    def _step_one(self, action: Floats) -> Step:
-        """Do the same for a single environment, without the loop's cost."""
-        environment = self._environments[0]
-        # A copy, because an environment may change its action and the buffer takes the same one.
-        observation, reward, terminated, truncated, info = environments.step(
-            environment, action.copy(), self._shape[1:]
-        )
-        final = current = np.array(observation, dtype=np.float32, ndmin=2)
-        rewards = np.array((reward,), dtype=np.float64)
-        if not (terminated or truncated):
-            return Step(final, rewards, _FALSE, _FALSE, current, False)
-        observation = environments.reset(environment, self._shape[1:])
-        current = np.array(observation, dtype=np.float32, ndmin=2)
-        ends = np.array(((terminated,), (truncated,)), dtype=np.bool_)
-        return Step(final, rewards, ends[0], ends[1], current, True, environments.success(info))
+        return Step(final, rewards, terminated, truncated, current, any_ended, successes)
 
     def capture(self) -> list[env_state.State]:
         """Write every environment's state down."""
@@ -125,21 +105,12 @@ class SyncGroup:
 class AsyncGroup:
     """The same with each environment in a worker process, with tracebacks and a time-out.
 
-    A worker holds a group of one environment and is told which of its methods to call.
-
-    Args:
-        factory: makes the environments, in the workers.
-        count: how many.
-        method: how their states are captured.
-        timeout: seconds after which a silent worker counts as hanging.
+    A worker holds a group of one environment and is told which of its methods to call. One that is
+    silent for `timeout` seconds counts as hanging.
     """
 
     def __init__(
-        self,
-        factory: EnvironmentFactory,
-        count: int,
-        method: Method,
-        timeout: float = 60.0,
+        self, factory: EnvironmentFactory, count: int, method: Method, timeout: float = 60.0
     ) -> None:
         self.count = count
         self._timeout = timeout
