@@ -325,30 +325,23 @@ def resolve(config: TrainConfig) -> Resolved:
         )
     preset = find_preset(config.env_name, config.algo) if config.preset == "auto" else {}
     base = defaults(config.algo)
-    chosen: dict[str, Any] = {}
-    origins: dict[str, Origin] = {}
-    for name in (*base, "steps"):
-        given = getattr(config, name)
-        if given is not None:
-            chosen[name], origins[name] = given, "given"
-        elif name in preset:
-            chosen[name], origins[name] = preset[name], "preset"
-        elif name in base:
-            chosen[name], origins[name] = base[name], "default"
-        else:
-            raise ConfigError(
-                f"steps is not set and there is no preset for {config.env_name} with "
-                f"{config.algo}: say how long to train, for example --steps 100000"
-            )
-    full = dataclasses.replace(
-        config,
-        **chosen,
-        env_kwargs=config.environment_arguments(),
-        out=None if config.out is None else Path(config.out),
-    )
-    origins["eval_every"] = "default" if full.eval_every is None else "given"
-    if full.eval_every is None:
-        full = dataclasses.replace(full, eval_every=max(1000, chosen["steps"] // 20_000 * 1000))
+    values = {name: getattr(config, name) for name in (*base, "steps")}
+    given = {name: value for name, value in values.items() if value is not None}
+    chosen = base | preset | given
+    if "steps" not in chosen:
+        raise ConfigError(
+            f"steps is not set and there is no preset for {config.env_name} with {config.algo}: "
+            "say how long to train, for example --steps 100000"
+        )
+    origins: dict[str, Origin] = dict.fromkeys(chosen, "default")
+    origins |= dict.fromkeys(preset, "preset")
+    origins |= dict.fromkeys(given, "given")
+    origins["eval_every"] = "default" if config.eval_every is None else "given"
+    if config.eval_every is None:
+        chosen["eval_every"] = max(1000, chosen["steps"] // 20_000 * 1000)
+    chosen["env_kwargs"] = config.environment_arguments()
+    chosen["out"] = None if config.out is None else Path(config.out)
+    full = dataclasses.replace(config, **chosen)
     origins |= dict.fromkeys(_filter_settings(full), "given")
     _check_relations(full)
     full = dataclasses.replace(full, net_arch=agent_settings(full).net_arch)
@@ -403,11 +396,8 @@ def _with_numbers(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, **whole)
 
 
-def _check_relations(config: TrainConfig) -> None:
-    assert config.steps is not None
-    assert config.learning_starts is not None
-    assert config.batch_size is not None
-    assert config.buffer_size is not None
+def _check_relations(config: Any) -> None:
+    """Check what one setting asks of another, in a configuration that leaves nothing open."""
     every, updates = config.train_freq, config.gradient_steps
     if every != "episode" and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise ConfigError(f"train_freq={every!r} must be a number of steps from 1, or 'episode'")
@@ -452,21 +442,20 @@ def _check_relations(config: TrainConfig) -> None:
 
 def filter_notes(config: TrainConfig) -> list[str]:
     """Say what the filter's warm-up means for this run, where that may surprise."""
-    assert config.steps is not None
-    assert config.learning_starts is not None
     if config.admission != "fac":
         return []
     warmup = WARMUP_STEPS if config.fac_warmup_steps is None else config.fac_warmup_steps
-    if warmup >= config.steps:
+    steps, random_steps = config.steps or 0, config.learning_starts or 0
+    if warmup >= steps:
         return [
-            f"the filter's warm-up of {warmup:,} steps is not shorter than the run of "
-            f"{config.steps:,}: nothing will be filtered (lower it with --fac-warmup-steps)"
+            f"the filter's warm-up of {warmup:,} steps is not shorter than the run of {steps:,}: "
+            "nothing will be filtered (lower it with --fac-warmup-steps)"
         ]
-    if warmup > config.learning_starts:
+    if warmup > random_steps:
         return [
-            f"the filter's warm-up of {warmup:,} steps is longer than the "
-            f"{config.learning_starts:,} random ones (learning_starts): the policy acts in the "
-            "rest of it, so the important dimensions (kappa) and ranges come from the policy too"
+            f"the filter's warm-up of {warmup:,} steps is longer than the {random_steps:,} random "
+            "ones (learning_starts): the policy acts in the rest of it, so the important "
+            "dimensions (kappa) and ranges come from the policy too"
         ]
     return []
 
@@ -479,11 +468,7 @@ def _filter_settings(config: TrainConfig) -> list[str]:
 
 
 def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
-    """Make the filter, or take the one that was given.
-
-    Raises:
-        ConfigError: one of its arguments cannot work.
-    """
+    """Make the filter, or take the one that was given."""
     if not isinstance(config.admission, str):
         return config.admission
     from frugalrl.admission.controls import AdmitAll, RandomAdmit

@@ -54,8 +54,7 @@ class UnreadableStateError(TypeError):
 class AttributeWriter:
     """Turns data into arrays and JSON values that keep exact types and who shares what.
 
-    Args:
-        strict: whether an attribute that cannot be written down is an error; else it is left out.
+    An attribute that cannot be written down is left out, or an error if `strict`.
     """
 
     def __init__(self, *, strict: bool) -> None:
@@ -65,11 +64,7 @@ class AttributeWriter:
         self._spans: list[tuple[int, int, str]] = []
 
     def write(self, value: Any, path: str) -> State:
-        """Write a value down.
-
-        Raises:
-            UnreadableStateError: naming what cannot be.
-        """
+        """Write a value down; what cannot be is named by its path."""
         kind = type(value)
         if kind in _PLAIN:
             return {"value": value}
@@ -77,7 +72,7 @@ class AttributeWriter:
             _check_dtype(value.dtype, path)
             return {"scalar": np.array(value)}
         if kind is tuple:
-            return {"tuple": self._write_items(value, path)}
+            return {"tuple": self._items(value, path)}
         if id(value) in self._seen:
             return {"same": self._seen[id(value)][0]}
         self._seen[id(value)] = (len(self._seen), value)
@@ -87,19 +82,19 @@ class AttributeWriter:
         if isinstance(value, spaces.Space):
             return {"space": self.write(value._np_random, path)}
         if kind is np.ndarray:
-            return self._write_array(value, path)
+            return self._array(value, path)
         if kind in (list, deque):
-            items = self._write_items(value, path)
+            items = self._items(value, path)
             return {kind.__name__: items, "maxlen": getattr(value, "maxlen", None)}
         if kind is dict:
             pairs = ((key, item, f"{path}[{key!r}]") for key, item in value.items())
             return {"dict": [[self.write(k, at), self.write(v, at)] for k, v, at in pairs]}
-        return self._write_object(value, path)
+        return self._object(value, path)
 
-    def _write_items(self, items: Iterable[Any], path: str) -> list[State]:
+    def _items(self, items: Iterable[Any], path: str) -> list[State]:
         return [self.write(item, f"{path}[{index}]") for index, item in enumerate(items)]
 
-    def _write_array(self, value: np.ndarray[Any, Any], path: str) -> State:
+    def _array(self, value: np.ndarray[Any, Any], path: str) -> State:
         _check_dtype(value.dtype, path)
         if not (value.flags.c_contiguous or value.flags.f_contiguous):
             raise UnreadableStateError(f"{path} is a part of another array")
@@ -107,7 +102,7 @@ class AttributeWriter:
         self._spans.append((begin, begin + value.nbytes, path))
         return {"array": value.copy(), "fortran": not value.flags.c_contiguous}
 
-    def _write_object(self, value: Any, path: str) -> State:
+    def _object(self, value: Any, path: str) -> State:
         """Write an object's attributes down; it must hold nothing else."""
         ordinary = type(value).__basicsize__ <= _ORDINARY_SIZE and hasattr(value, "__dict__")
         if not ordinary or isinstance(value, enum.Enum):
@@ -128,11 +123,7 @@ class AttributeWriter:
         return {"object": attributes, "type": _type_name(value)}
 
     def check_overlaps(self) -> None:
-        """Refuse arrays that share memory: put back, they would no longer.
-
-        Raises:
-            UnreadableStateError: naming two.
-        """
+        """Refuse arrays that share memory: put back, they would no longer."""
         spans = sorted(span for span in self._spans if span[0] < span[1])
         for (_, end, one), (begin, _, other) in itertools.pairwise(spans):
             if begin < end:
@@ -146,13 +137,8 @@ class AttributeReader:
         self._made: list[Any] = []
 
     def read(self, encoded: State, existing: Any = None) -> Any:
-        """Give a value back.
-
-        Raises:
-            UnreadableStateError: the copy has no such object.
-        """
-        kind = next(iter(encoded))
-        content = encoded[kind]
+        """Give a value back; the copy must have what can only be put back into."""
+        kind, content = next(iter(encoded.items()))
         if kind == "value":
             return content
         if kind == "scalar":
@@ -273,13 +259,7 @@ def capture(environment: Environment, method: Method) -> State:
 
 
 def restore(environment: Environment, state: State, seed: int) -> Restored:
-    """Put an environment, fresh from `prepare`, into a captured state, or begin a new episode.
-
-    Args:
-        environment: the copy.
-        state: what `capture` wrote down.
-        seed: of the new episode, if the state cannot be put back at all.
-    """
+    """Put a fresh copy into a captured state, or begin a new episode from the seed."""
     try:
         # The first reset lets an environment build whatever it builds lazily: a simulator's may
         # load files where later ones only rewind.
@@ -410,37 +390,28 @@ def _fields(environment: Environment) -> State:
     writer = AttributeWriter(strict=True)
     layers = [writer.write(layer, type(layer).__name__) for layer in _layers(environment)]
     writer.check_overlaps()
-    simulation = _simulation(environment)
-    return {
-        "layers": layers,
-        "mujoco": None if simulation is None else _capture_simulation(*simulation),
-    }
+    return {"layers": layers, "mujoco": _capture_simulation(environment)}
 
 
 def _restore_fields(environment: Environment, state: State) -> None:
     reader = AttributeReader()
     for layer, encoded in zip(_layers(environment), state["layers"], strict=True):
         reader.read(encoded, layer)
-    simulation = _simulation(environment)
-    if simulation is not None:
-        _restore_simulation(*simulation, state["mujoco"])
+    if state["mujoco"] is not None:
+        _restore_simulation(environment, state["mujoco"])
 
 
-def _simulation(environment: Environment) -> tuple[Any, Any] | None:
-    inner = environment.unwrapped
-    model, data = getattr(inner, "model", None), getattr(inner, "data", None)
-    if type(model).__name__ == "MjModel" and type(data).__name__ == "MjData":
-        return model, data
-    return None
-
-
-def _capture_simulation(model: Any, data: Any) -> State:
+def _capture_simulation(environment: Environment) -> State | None:
     """Write down MuJoCo's integration state, and the quantities derived from it.
 
     The integration state with its warm start is what the next step starts from. Rewards however
     are also computed from positions of bodies and the like, which lag one substep behind it and
     cannot be computed again from it.
     """
+    inner = environment.unwrapped
+    model, data = getattr(inner, "model", None), getattr(inner, "data", None)
+    if type(model).__name__ != "MjModel" or type(data).__name__ != "MjData":
+        return None
     import mujoco
 
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -450,13 +421,15 @@ def _capture_simulation(model: Any, data: Any) -> State:
     return {"integration": state, "derived": derived}
 
 
-def _restore_simulation(model: Any, data: Any, state: State) -> None:
+def _restore_simulation(environment: Environment, state: State) -> None:
     import mujoco
 
+    inner: Any = environment.unwrapped
     # Solver output of the throw-away reset would otherwise stay where sizes differ.
-    mujoco.mj_resetData(model, data)
-    mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
-    for name, array in _derived(data).items():
+    mujoco.mj_resetData(inner.model, inner.data)
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    mujoco.mj_setState(inner.model, inner.data, state["integration"], kind)
+    for name, array in _derived(inner.data).items():
         saved = state["derived"].get(name)
         # Arrays of contacts have the size of the last step's; the next step makes them anew.
         if saved is not None and saved.shape == array.shape:

@@ -47,14 +47,8 @@ class EnvironmentFactory:
         return self.max_episode_steps
 
     def make(self, render_mode: str | None = None) -> Environment:
-        """Make a copy.
-
-        Raises:
-            ConfigError: a package is missing, or the arguments do not fit.
-        """
-        arguments = dict(self.kwargs)
-        if render_mode is not None:
-            arguments["render_mode"] = render_mode
+        """Make a copy, or say which package is missing or that the arguments do not fit."""
+        arguments = self.kwargs | ({"render_mode": render_mode} if render_mode else {})
         try:
             made = self._make(arguments)
             for wrap in self.wrappers:
@@ -74,11 +68,7 @@ class EnvironmentFactory:
         return made
 
     def spaces(self) -> tuple[spaces.Box, spaces.Box]:
-        """Give the spaces of observations and actions.
-
-        Raises:
-            ConfigError: an agent cannot learn from them.
-        """
+        """Give the spaces of observations and actions, if an agent can learn from them."""
         with contextlib.closing(self.make()) as made:
             return check_spaces(made.observation_space, made.action_space, self.name)
 
@@ -106,15 +96,7 @@ def find_environment(
     wrappers: Sequence[Any] = (),
     max_episode_steps: int | None = None,
 ) -> EnvironmentFactory:
-    """Find what makes an environment.
-
-    Args:
-        env: a registered id (`module:Id-v0` imports the module first, also from the current
-            directory), `module:Class`, a class or function that makes one, or an environment,
-            of which copies are used.
-        kwargs: arguments of whatever makes it.
-        wrappers: callables, or their names as `module:Name`, the innermost first.
-        max_episode_steps: cut episodes off after so many steps.
+    """Find what makes an environment; `TrainConfig` has the same four settings.
 
     Raises:
         ConfigError: the id is misspelled, outdated or from a package that is not installed; the
@@ -130,8 +112,7 @@ def find_environment(
             raise ConfigError(
                 f"env={env} cannot be copied ({error}): pass a function that makes it instead"
             ) from error
-        return EnvironmentFactory(environment_text(env), env, *rest)
-    if callable(env):
+    if isinstance(env, gymnasium.Env) or callable(env):
         return EnvironmentFactory(environment_text(env), env, *rest)
     if not isinstance(env, str):
         raise ConfigError(f"env={env!r} is neither an id, nor an environment, nor what makes one")
@@ -182,11 +163,7 @@ def _import(module: str, what: str) -> Any:
 def check_spaces(
     observation_space: spaces.Space[Any], action_space: spaces.Space[Any], env_id: str
 ) -> tuple[spaces.Box, spaces.Box]:
-    """Refuse spaces that the agents cannot learn from.
-
-    Raises:
-        ConfigError: saying which space it is, why, and what is supported.
-    """
+    """Refuse spaces that the agents cannot learn from, saying what is supported."""
     if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) != 1:
         raise ConfigError(
             f"{env_id} has the observation space {observation_space}, but vectors are needed "
@@ -215,54 +192,42 @@ def check_spaces(
 
 
 def reset(environment: Environment, shape: tuple[int, ...], seed: int | None = None) -> Any:
-    """Begin an episode and give its first observation, checked.
-
-    Raises:
-        BrokenEnvironmentError: saying what came instead.
-    """
+    """Begin an episode and give its first observation, checked."""
     result: Any = environment.reset() if seed is None else environment.reset(seed=seed)
-    if type(result) is not tuple or len(result) != 2:
-        raise BrokenEnvironmentError(
-            f"{environment} gave {_shown(result)} from reset(), not (observation, info)"
-        )
-    _check_observation(environment, result[0], shape)
-    return result[0]
+    return _checked(environment, shape, "reset", result, ("observation", "info"))[0]
 
 
 def step(environment: Environment, action: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Take a step and give observation, reward, terminated, truncated and info, checked.
-
-    Raises:
-        BrokenEnvironmentError: saying what came instead.
-    """
-    result: Any = environment.step(action)
-    if type(result) is not tuple or len(result) != 5:
-        raise BrokenEnvironmentError(
-            f"{environment} gave {_shown(result)} from step(), not (observation, reward, "
-            "terminated, truncated, info)"
-        )
-    _check_observation(environment, result[0], shape)
+    """Take a step and give observation, reward, terminated, truncated and info, checked."""
+    result = _checked(environment, shape, "step", environment.step(action), _STEP)
     if type(result[1]) is not float and np.shape(result[1]) != ():
         raise BrokenEnvironmentError(f"{environment} gave the reward {result[1]!r}, not a number")
-    return tuple(result)
+    return result
+
+
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
+
+
+def _checked(
+    environment: Environment, shape: tuple[int, ...], method: str, result: Any, names: Sequence[str]
+) -> tuple[Any, ...]:
+    """Check that a method gave a tuple of what its names say, an observation of a shape first."""
+    if type(result) is not tuple or len(result) != len(names):
+        got = f"tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
+        raise BrokenEnvironmentError(
+            f"{environment} gave a {got} from {method}(), not ({', '.join(names)})"
+        )
+    if np.shape(result[0]) != shape:
+        raise BrokenEnvironmentError(
+            f"{environment} gave an observation of shape {np.shape(result[0])}; its space says "
+            f"{shape}"
+        )
+    return result
 
 
 def success(info: dict[str, Any]) -> list[float]:
     """Give whether an episode was a success, where its last info says so."""
     return [float(info["is_success"])] if "is_success" in info else []
-
-
-def _check_observation(environment: Environment, value: Any, shape: tuple[int, ...]) -> None:
-    if np.shape(value) != shape:
-        raise BrokenEnvironmentError(
-            f"{environment} gave an observation of shape {np.shape(value)}; its space says {shape}"
-        )
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
-    return f"a {type(value).__name__}"
 
 
 def _is_retired(spec: EnvSpec) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,8 @@ def tagged(row: Row) -> dict[str, float]:
 class CsvFile:
     """A CSV file that is appended to, and cut back to a checkpoint when a run resumes.
 
-    Args:
-        path: the file.
-        names: its columns.
-        kept: bytes and steps of the checkpoint that a run resumes from; None starts a new file.
-
-    Attributes:
-        problem: what was found damaged and what became of it; None: nothing.
+    `kept` are bytes and steps of that checkpoint; None starts a new file. `problem` says what was
+    found damaged and what became of it.
     """
 
     def __init__(
@@ -148,62 +143,33 @@ class CsvFile:
 class TensorBoard:
     """TensorBoard's event files, written without TensorFlow or Torch.
 
-    Args:
-        folder: where the event files go.
-        purge_step: when resuming, the first step whose older events no longer count.
+    When a run resumes, `purge_step` is the first step whose older events no longer count.
     """
 
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
-        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.compat.proto import event_pb2
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        self._events: Any = event_pb2
-        self._summaries: Any = summary_pb2
+        self._protocol: Any = event_pb2
         self._writer: Any = EventFileWriter(str(folder))
         if purge_step is not None:
-            start = self._events.SessionLog(status=self._events.SessionLog.START)
-            self._add(purge_step, session_log=start)
+            event = self._event(purge_step)
+            event.session_log.status = event_pb2.SessionLog.START
+            self._writer.add_event(event)
 
     def write(self, row: Row) -> None:
         """Take one row."""
-        step = row["env_steps"]
-        values = [
-            self._summaries.Summary.Value(tag=name, simple_value=value)
-            for name, value in tagged(row).items()
-        ]
-        self._add(step, summary=self._summaries.Summary(value=values))
+        event = self._event(row["env_steps"])
+        for name, number in tagged(row).items():
+            event.summary.value.add(tag=name, simple_value=number)
+        self._writer.add_event(event)
 
     def close(self) -> None:
         """Write what is still waiting."""
         self._writer.close()
 
-    def _add(self, step: Any, **content: Any) -> None:
-        event = self._events.Event(wall_time=time.time(), step=int(step), **content)
-        self._writer.add_event(event)
-
-
-class WeightsAndBiases:
-    """Weights & Biases, resumed under the run directory's name.
-
-    Args:
-        name: of the run.
-        config: shown with the run.
-    """
-
-    def __init__(self, name: str, config: dict[str, Any]) -> None:
-        import wandb
-
-        self._run: Any = wandb.init(
-            project="frugalrl", name=name, id=name, resume="allow", config=config
-        )
-
-    def write(self, row: Row) -> None:
-        """Take one row."""
-        self._run.log(tagged(row), step=int(row["env_steps"] or 0))
-
-    def close(self) -> None:
-        """Write what is still waiting."""
-        self._run.finish()
+    def _event(self, step: Any) -> Any:
+        return self._protocol.Event(wall_time=time.time(), step=int(step))
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -222,12 +188,9 @@ def _number(text: str | None) -> float | int | None:
 
 
 class Recorder:
-    """Records a run's rows.
+    """Records a run's rows, in memory and, where there is a directory, in files and loggers.
 
-    Args:
-        config: says which loggers to use.
-        directory: where files go, None for memory only.
-        state: of the checkpoint that the run resumes from; later rows are cut off.
+    Rows that are later than the checkpoint's state that the run resumes from are cut off.
     """
 
     def __init__(
@@ -236,26 +199,32 @@ class Recorder:
         self.rows: list[Row] = []
         self.problems: list[str] = []
         self._names = columns(config.algo)
-        self._sinks: list[TensorBoard | WeightsAndBiases] = []
         self._files: dict[str, CsvFile] = {}
+        self._write: list[Callable[[Row], None]] = []
+        self._close: list[Callable[[], None]] = []
         if directory is None:
             return
         steps = 0 if state is None else int(state["loop"]["counters"]["env_steps"])
-
-        def kept(name: str) -> tuple[int, int] | None:
-            return None if state is None else (int(state["files"][name]), steps)
-
-        self._files = {
-            "metrics": CsvFile(directory.metrics, self._names, kept("metrics")),
-            "evaluations": CsvFile(directory.evaluations, EVALUATION_COLUMNS, kept("evaluations")),
-        }
+        for name, names in (("metrics", self._names), ("evaluations", EVALUATION_COLUMNS)):
+            kept = None if state is None else (int(state["files"][name]), steps)
+            self._files[name] = CsvFile(getattr(directory, name), names, kept)
         self.problems = [file.problem for file in self._files.values() if file.problem]
         self.rows = read_rows(directory.metrics)
+        self._close = [file.close for file in self._files.values()]
         if config.tensorboard:
-            purge = None if state is None else steps + 1
-            self._sinks.append(TensorBoard(directory.tensorboard, purge))
+            board = TensorBoard(directory.tensorboard, None if state is None else steps + 1)
+            self._write.append(board.write)
+            self._close.append(board.close)
         if config.wandb:
-            self._sinks.append(WeightsAndBiases(directory.path.name, config.to_dict()))
+            import wandb
+
+            # Resumed under the run directory's name.
+            name, settings = directory.path.name, config.to_dict()
+            run: Any = wandb.init(
+                project="frugalrl", name=name, id=name, resume="allow", config=settings
+            )
+            self._write.append(lambda row: run.log(tagged(row), step=int(row["env_steps"] or 0)))
+            self._close.append(run.finish)
 
     def record(self, row: Row, wall_seconds: float, episodes: Episodes | None) -> None:
         """Add an evaluation to a row, put its columns in order and write it everywhere."""
@@ -271,12 +240,13 @@ class Recorder:
         if self._files:
             self._files["metrics"].write(full.values())
         if self._files and episodes is not None:
-            arrays = (episodes.seeds, episodes.rewards, episodes.lengths, episodes.control_costs)
-            rows = zip(*(array.tolist() for array in arrays), strict=True)
+            table = episodes.to_dict()
+            names = ("seeds", "rewards", "lengths", "control_costs")
+            rows = zip(*(table[name] for name in names), strict=True)
             for number, values in enumerate(rows):
                 self._files["evaluations"].write([full["env_steps"], number, *values])
-        for sink in self._sinks:
-            sink.write(full)
+        for write in self._write:
+            write(full)
 
     def sizes(self) -> dict[str, int]:
         """Give the bytes of each file, all of them safely on disk."""
@@ -284,7 +254,7 @@ class Recorder:
 
     def close(self) -> None:
         """Close files and loggers."""
-        for opened in (*self._files.values(), *self._sinks):
+        for close in self._close:
             # On a full disk a close fails too, and must not hide the error that was told first.
             with contextlib.suppress(OSError):
-                opened.close()
+                close()

@@ -44,31 +44,32 @@ def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> list[
             raise ConfigError(f"{name}={str(source)!r} does not exist")
     lines = []
     if config.init_policy is not None:
-        lines.append(f"starting with {start_from_policy(agent, config.init_policy)}")
+        what = _take_networks(agent, Path(config.init_policy))
+        lines.append(f"starting with {what} of {config.init_policy}")
     if config.init_buffer is not None:
-        offered = start_from_buffer(buffer, agent, config.init_buffer)
+        offered = _offer_transitions(buffer, agent, config.init_buffer)
         lines.append(f"starting with {len(buffer):,} of {offered:,} earlier transitions")
     return lines
 
 
-def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:
-    """Give an agent the networks of an earlier run; its optimizers begin anew.
+def _take_networks(agent: Agent, path: Path) -> str:
+    """Give an agent the networks of an earlier run, to new optimizers; says which they are.
 
     Of a run directory actor and critics are taken; a policy file has the actor alone.
-
-    Returns:
-        What was taken, in words.
-
-    Raises:
-        ConfigError: the networks have other sizes.
     """
     state = agent.state_dict()
     learner = state["learner"]
-    saved = _saved_learner(Path(path))
-    if saved is None:
+    directory, run = RunDirectory(path), None
+    if directory.state.is_file():
+        run = load_state(directory.state, kind=KIND, version=VERSION)
+    elif found := directory.checkpoints.newest():
+        run = found.state
+    if run is None:
         saved, what = {"actor": load_policy(path).parameters}, "the actor"
     else:
-        saved, what = {name: saved[name] for name in saved if name in _NETWORKS}, "all networks"
+        earlier = run["loop"]["agent"]["learner"]
+        saved = {name: earlier[name] for name in earlier if name in _NETWORKS}
+        what = "all networks"
     if "actor_target" in learner:
         saved.setdefault("actor_target", saved["actor"])
     for name, values in saved.items():
@@ -80,33 +81,15 @@ def start_from_policy(agent: Agent, path: str | os.PathLike[str]) -> str:
             )
         learner[name] = np.array(values, np.float32)
     agent.load_state_dict(state)
-    return f"{what} of {path}"
+    return what
 
 
-def _saved_learner(path: Path) -> dict[str, Any] | None:
-    """Read the networks of a run; None for a policy file, or a run that kept nothing else."""
-    directory = RunDirectory(path)
-    if directory.state.is_file():
-        state = load_state(directory.state, kind=KIND, version=VERSION)
-    elif found := directory.checkpoints.newest():
-        state = found.state
-    else:
-        return None
-    return dict(state["loop"]["agent"]["learner"])
-
-
-def start_from_buffer(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
+def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
     """Offer earlier transitions to a run's buffer, in their order; gives how many.
 
-    Args:
-        buffer: the run's; its filter decides on each.
-        agent: knows how the environment's actions are scaled.
-        source: a run directory, a saved buffer, an `.npz` file, or a mapping of arrays in the
-            manner of D4RL or Minari: observations, actions, rewards, terminals, timeouts, and
-            next_observations, which otherwise follow from the order of the rows.
-
-    Raises:
-        ConfigError: an array is missing or has another length or shape.
+    They come from a run directory, a saved buffer, an `.npz` file, or a mapping of arrays in the
+    manner of D4RL or Minari: observations, actions, rewards, terminals, timeouts, and
+    next_observations, which otherwise follow from the order of the rows.
     """
     if isinstance(source, (str, os.PathLike)) and not str(source).endswith(".npz"):
         path = Path(source)
@@ -120,11 +103,8 @@ def start_from_buffer(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
         bounds = agent.policy_state()
         arrays["actions"] = ActionScale(bounds["low"], bounds["high"]).to_unit(arrays["actions"])
     rows = len(arrays["rewards"])
-    for name, space in (
-        ("observations", buffer.observation_space),
-        ("next_observations", buffer.observation_space),
-        ("actions", buffer.action_space),
-    ):
+    for name in ("observations", "next_observations", "actions"):
+        space = buffer.action_space if name == "actions" else buffer.observation_space
         if arrays[name].shape != (rows, *space.shape):
             raise ConfigError(
                 f"init_buffer: {name} has shape {arrays[name].shape}, not {(rows, *space.shape)}"
@@ -144,18 +124,15 @@ def _read_arrays(source: Any) -> dict[str, Any]:
             raise ConfigError(f"init_buffer={str(source)!r} cannot be read: {error}") from error
     if not isinstance(source, Mapping):
         raise ConfigError(f"init_buffer={source!r} is neither a path nor a mapping of arrays")
-    arrays: dict[str, Any] = {}
-    for name, known in _NAMES.items():
-        for other in known:
-            if other in source:
-                arrays[name] = np.asarray(source[other])
+    spellings = [(name, other) for name, known in _NAMES.items() for other in known]
+    arrays = {name: np.asarray(source[other]) for name, other in spellings if other in source}
     for name in ("observations", "actions", "rewards", "terminated"):
         if name not in arrays:
             raise ConfigError(
                 f"init_buffer has no {' or '.join(_NAMES[name])}; it has {sorted(source)}"
             )
-    arrays.setdefault("truncated", np.zeros(len(arrays["rewards"]), bool))
     rows, last_too = len(arrays["rewards"]), "next_observations" not in arrays
+    arrays.setdefault("truncated", np.zeros(rows, bool))
     for name, values in arrays.items():
         if len(values) != rows + (last_too and name == "observations" and len(values) > rows):
             raise ConfigError(f"init_buffer: {name} has {len(values)} rows, rewards {rows}")
