@@ -173,8 +173,9 @@ def test_a_shared_generator_stays_shared():
     environment.reset(seed=0)
     inner = environment.unwrapped
     state = {**env_state.capture(environment, "fresh")}
+    environment.reset()
     expected = inner.np_random.random()
-    env_state._restore_start(environment, state)
+    env_state.restore(environment, state, seed=7)
     assert inner.robot.np_random is inner.np_random
     assert inner.np_random.random() == expected
     environment.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,21 +46,19 @@ def main(arguments: list[str]) -> int:
     from frugalrl.training.evaluation import LONGEST, load_policy, run_episodes
     from frugalrl.training.run_directory import RunDirectory
 
-    directory = RunDirectory(options.run)
-    config, _ = directory.read_config()
+    config, _ = RunDirectory(options.run).read_config()
     policy = load_policy(options.run)
     factory = make_factory(config)
     if options.video is not None:
         check_video(options.video)
-    environment = factory.make()
     seeds = range(options.seed, options.seed + options.episodes)
     act: Any = policy
     if options.stochastic:
         policy.seed(options.seed)
         act = lambda observation: policy.predict(observation, deterministic=False)[0]  # noqa: E731
     longest = None if factory.time_limit else LONGEST
-    episodes = run_episodes(act, environment, seeds, longest=longest)
-    environment.close()
+    with closing(factory.make()) as environment:
+        episodes = run_episodes(act, environment, seeds, longest=longest)
     assert episodes is not None
     print(
         f"{config.env_name}: reward {episodes.mean:,.2f} "
@@ -76,8 +75,15 @@ def main(arguments: list[str]) -> int:
     if options.json is not None:
         write_json(options.json, {"env": config.env_name, **episodes.to_dict()})
     if options.video is not None:
+        import imageio
+
         film = factory.make(render_mode="rgb_array")
-        with _open_movie(options.video, film.metadata.get("render_fps", 30)) as movie:
+        rate = film.metadata.get("render_fps", 30)
+        # A GIF's clock ticks in hundredths of a second, and players ignore less than two of them.
+        is_gif = options.video.suffix == ".gif"
+        timing = {"duration": max(20, 1000 / rate)} if is_gif else {"fps": rate}
+        writer: Any = imageio.get_writer(options.video, **timing)
+        with writer as movie:
             filmed = seeds[: options.video_episodes]
             run_episodes(act, film, filmed, frame=lambda: movie.append_data(film.render()))
         film.close()
@@ -86,11 +92,7 @@ def main(arguments: list[str]) -> int:
 
 
 def check_video(path: Path) -> None:
-    """Refuse a video that could not be written in the end.
-
-    Raises:
-        ConfigError: saying what is missing.
-    """
+    """Refuse a video that could not be written in the end."""
     if path.suffix not in (".mp4", ".gif"):
         raise ConfigError(f"video={str(path)!r} must end in .mp4 or .gif")
     if not path.parent.is_dir():
@@ -98,13 +100,3 @@ def check_video(path: Path) -> None:
     for module in ("imageio", "imageio_ffmpeg") if path.suffix == ".mp4" else ("imageio",):
         if find_spec(module) is None:
             raise ConfigError(f'video={str(path)!r} needs {module}: pip install "frugalrl[video]"')
-
-
-def _open_movie(path: Path, rate: float) -> Any:
-    """Open a file for so many pictures per second."""
-    import imageio
-
-    if path.suffix == ".mp4":
-        return imageio.get_writer(path, fps=rate)
-    # A GIF's clock ticks in hundredths of a second, and players ignore less than two of them.
-    return imageio.get_writer(path, duration=max(20, 1000 / rate))

@@ -81,7 +81,11 @@ def main(arguments: list[str]) -> int:
         env = config.env_name.replace("/", "-").replace(":", "-")
         name = f"{env}-{config.algo}-{config.admission}-seed{config.seed}"
         config = replace(config, out=Path("runs", name))
-    _check_actors(parsed)
+    if parsed.actors < 0:
+        raise ConfigError(f"--actors {parsed.actors} must be at least 1, or 0 for a run without")
+    if not parsed.actors and (parsed.address is not None or parsed.edge_filter):
+        given = "--edge-filter" if parsed.edge_filter else f"--address {parsed.address}"
+        raise ConfigError(f"{given} has no effect without actors; add --actors N")
     if parsed.actors:
         from frugalrl.distributed.fleet import ActorSettings
         from frugalrl.distributed.training import train as train_with_actors
@@ -139,15 +143,6 @@ def _whole(word: str) -> str:
     if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", value) and float(value).is_integer():
         return f"{head}{equals}{int(float(value))}"
     return word
-
-
-def _check_actors(parsed: Arguments) -> None:
-    """Refuse what only actors have without them."""
-    if parsed.actors < 0:
-        raise ConfigError(f"--actors {parsed.actors} must be at least 1, or 0 for a run without")
-    if not parsed.actors and (parsed.address is not None or parsed.edge_filter):
-        given = "--edge-filter" if parsed.edge_filter else f"--address {parsed.address}"
-        raise ConfigError(f"{given} has no effect without actors; add --actors N")
 
 
 def _with_values(arguments: list[str]) -> list[str]:

@@ -250,7 +250,11 @@ def capture(environment: Environment, method: Method) -> State:
             recorder = cast("ActionRecorder", environment)
             return {"method": method, **recorder.start, "actions": np.array(recorder.actions)}
         if method == "fields":
-            return {"method": method, **_fields(environment)}
+            writer = AttributeWriter(strict=True)
+            layers = [writer.write(layer, type(layer).__name__) for layer in _layers(environment)]
+            writer.check_overlaps()
+            mujoco = _capture_simulation(environment)
+            return {"method": method, "layers": layers, "mujoco": mujoco}
         problem = None
     except Exception as error:
         # Whatever an attribute has become: a run is not lost to it.
@@ -264,10 +268,18 @@ def restore(environment: Environment, state: State, seed: int) -> Restored:
         # The first reset lets an environment build whatever it builds lazily: a simulator's may
         # load files where later ones only rewind.
         environment.reset(seed=seed)
+        layers, reader = _layers(environment), AttributeReader()
         if state["method"] == "fields":
-            _restore_fields(environment, state)
+            for layer, encoded in zip(layers, state["layers"], strict=True):
+                reader.read(encoded, layer)
+            if state["mujoco"] is not None:
+                _restore_simulation(environment, state["mujoco"])
             return Restored(None, None)
-        _restore_start(environment, state)
+        if state["generator"] is not None:
+            # In place, because parts of an environment may share it.
+            reader.read(state["generator"], layers[-1].np_random)
+        for layer, encoded in zip(layers[:-1], state["wrappers"], strict=False):
+            reader.read(encoded, layer)
         observation, _ = environment.reset(seed=state["seed"])
         for action in state.get("actions", ()):
             observation, *_ = environment.step(action)
@@ -374,31 +386,6 @@ def _start(environment: Environment) -> State:
         }
     except Exception:
         return {"generator": None, "wrappers": []}
-
-
-def _restore_start(environment: Environment, state: State) -> None:
-    *wrappers, inner = _layers(environment)
-    reader = AttributeReader()
-    if state["generator"] is not None:
-        # In place, because parts of an environment may share it.
-        reader.read(state["generator"], inner.np_random)
-    for layer, encoded in zip(wrappers, state["wrappers"], strict=False):
-        reader.read(encoded, layer)
-
-
-def _fields(environment: Environment) -> State:
-    writer = AttributeWriter(strict=True)
-    layers = [writer.write(layer, type(layer).__name__) for layer in _layers(environment)]
-    writer.check_overlaps()
-    return {"layers": layers, "mujoco": _capture_simulation(environment)}
-
-
-def _restore_fields(environment: Environment, state: State) -> None:
-    reader = AttributeReader()
-    for layer, encoded in zip(_layers(environment), state["layers"], strict=True):
-        reader.read(encoded, layer)
-    if state["mujoco"] is not None:
-        _restore_simulation(environment, state["mujoco"])
 
 
 def _capture_simulation(environment: Environment) -> State | None:

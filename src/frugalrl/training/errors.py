@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 class ConfigError(ValueError):
@@ -30,11 +27,9 @@ class StorageError(TrainingError):
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """SIGINT or SIGTERM arrived and the run was saved.
+    """SIGINT or SIGTERM arrived (`signum`), and the run was saved.
 
-    Attributes:
-        signum: the signal.
-        directory: where the run can be resumed, None when it had no directory.
+    It can be resumed from `directory`, which is None when it had none.
     """
 
     def __init__(self, signum: int, directory: Path | None) -> None:

@@ -79,7 +79,7 @@ def run_episodes(
     frame: Callable[[], None] = lambda: None,
     longest: int | None = None,
 ) -> Episodes | None:
-    """Run one episode from each seed.
+    """Run one episode from each seed; gives None if `stop` said so.
 
     Args:
         policy: maps one observation (d,) to one action (a,).
@@ -88,9 +88,6 @@ def run_episodes(
         stop: asked between episodes, and now and then in long ones, whether to give up.
         frame: called at every moment of an episode, for pictures.
         longest: steps after which an episode is given up, so that none goes on for ever.
-
-    Returns:
-        The episodes, None if `stop` said so.
     """
     rows: list[tuple[float, int, float, float]] = []
     successes: list[float] = []

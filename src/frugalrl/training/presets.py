@@ -33,11 +33,6 @@ def defaults(algo: str) -> Settings:
     return settings | _LOOP
 
 
-def _preset(*shared: Settings, **own: Any) -> Settings:
-    """Put together what a preset shares with others and what is its own."""
-    return {name: value for part in (*shared, own) for name, value in part.items()}
-
-
 _RANDOM: Settings = {"learning_starts": 10_000}
 _NORMAL: Settings = {"action_noise": "normal", "action_noise_std": 0.1}
 _LUNAR: Settings = {**_RANDOM, "learning_rate": 7.3e-4, "net_arch": (400, 300)}
@@ -45,25 +40,29 @@ _TD3: Settings = {"batch_size": 100, "train_freq": "episode", "gradient_steps": 
 _WIDE: Settings = {"net_arch": (256, 256)}
 
 PRESETS: dict[tuple[str, str], Settings] = {
-    ("Pendulum", "sac"): _preset(
-        steps=20_000, learning_rate=1e-3, net_arch=(64, 64), log_std_init=-2.0, use_sde=True
-    ),
-    ("MountainCarContinuous", "sac"): _preset(
-        steps=50_000,
-        buffer_size=50_000,
-        learning_starts=0,
-        batch_size=512,
-        tau=0.01,
-        gamma=0.9999,
-        train_freq=32,
-        gradient_steps=32,
-        ent_coef=0.1,
-        net_arch=(64, 64),
-        log_std_init=-3.67,
-        use_sde=True,
-    ),
-    ("LunarLanderContinuous", "sac"): _preset(_LUNAR, steps=500_000),
-    ("ReacherBulletEnv", "sac"): _preset(
+    ("Pendulum", "sac"): {
+        "steps": 20_000,
+        "learning_rate": 1e-3,
+        "net_arch": (64, 64),
+        "log_std_init": -2.0,
+        "use_sde": True,
+    },
+    ("MountainCarContinuous", "sac"): {
+        "steps": 50_000,
+        "buffer_size": 50_000,
+        "learning_starts": 0,
+        "batch_size": 512,
+        "tau": 0.01,
+        "gamma": 0.9999,
+        "train_freq": 32,
+        "gradient_steps": 32,
+        "ent_coef": 0.1,
+        "net_arch": (64, 64),
+        "log_std_init": -3.67,
+        "use_sde": True,
+    },
+    ("LunarLanderContinuous", "sac"): dict(_LUNAR, steps=500_000),
+    ("ReacherBulletEnv", "sac"): dict(
         _LUNAR,
         steps=250_000,
         buffer_size=250_000,
@@ -74,28 +73,26 @@ PRESETS: dict[tuple[str, str], Settings] = {
         log_std_init=-3.0,
         use_sde=True,
     ),
-    ("Swimmer", "sac"): _preset(_RANDOM, steps=500_000, gamma=0.9999),
-    ("Hopper", "sac"): _preset(_RANDOM, steps=1_000_000),
-    ("Walker2d", "sac"): _preset(_RANDOM, steps=1_000_000),
-    ("Ant", "sac"): _preset(_RANDOM, steps=1_000_000),
-    ("Humanoid", "sac"): _preset(_RANDOM, steps=2_000_000),
-    ("Pendulum", "td3"): _preset(_TD3, _RANDOM, _WIDE, steps=20_000, learning_rate=5e-3),
-    ("MountainCarContinuous", "td3"): _preset(
+    ("Swimmer", "sac"): dict(_RANDOM, steps=500_000, gamma=0.9999),
+    ("Hopper", "sac"): dict(_RANDOM, steps=1_000_000),
+    ("Walker2d", "sac"): dict(_RANDOM, steps=1_000_000),
+    ("Ant", "sac"): dict(_RANDOM, steps=1_000_000),
+    ("Humanoid", "sac"): dict(_RANDOM, steps=2_000_000),
+    ("Pendulum", "td3"): dict(_TD3 | _RANDOM | _WIDE, steps=20_000, learning_rate=5e-3),
+    ("MountainCarContinuous", "td3"): dict(
         _TD3, steps=100_000, batch_size=128, action_noise="ornstein-uhlenbeck", action_noise_std=0.5
     ),
-    ("LunarLanderContinuous", "td3"): _preset(
-        _TD3, _RANDOM, _NORMAL, steps=300_000, buffer_size=200_000, gamma=0.98
+    ("LunarLanderContinuous", "td3"): dict(
+        _TD3 | _RANDOM | _NORMAL, steps=300_000, buffer_size=200_000, gamma=0.98
     ),
-    ("ReacherBulletEnv", "td3"): _preset(
-        _TD3, _RANDOM, _NORMAL, steps=250_000, buffer_size=20_000, gamma=0.98
+    ("ReacherBulletEnv", "td3"): dict(
+        _TD3 | _RANDOM | _NORMAL, steps=250_000, buffer_size=20_000, gamma=0.98
     ),
-    ("Swimmer", "td3"): _preset(_TD3, _RANDOM, _NORMAL, _WIDE, steps=1_000_000, batch_size=128),
-    ("Hopper", "td3"): _preset(_TD3, _RANDOM, _WIDE, steps=1_000_000, learning_rate=3e-4),
-    ("Walker2d", "td3"): _preset(_TD3, _RANDOM, _WIDE, steps=1_000_000),
-    ("Ant", "td3"): _preset(_TD3, _RANDOM, _WIDE, steps=1_000_000, batch_size=128),
-    ("Humanoid", "td3"): _preset(
-        _RANDOM, _WIDE, steps=2_000_000, learning_rate=1e-4, batch_size=128
-    ),
+    ("Swimmer", "td3"): dict(_TD3 | _RANDOM | _NORMAL | _WIDE, steps=1_000_000, batch_size=128),
+    ("Hopper", "td3"): dict(_TD3 | _RANDOM | _WIDE, steps=1_000_000, learning_rate=3e-4),
+    ("Walker2d", "td3"): dict(_TD3 | _RANDOM | _WIDE, steps=1_000_000),
+    ("Ant", "td3"): dict(_TD3 | _RANDOM | _WIDE, steps=1_000_000, batch_size=128),
+    ("Humanoid", "td3"): dict(_RANDOM | _WIDE, steps=2_000_000, learning_rate=1e-4, batch_size=128),
 }
 """What differs from the defaults, by the environment's name without version and the algorithm."""
 

@@ -7,20 +7,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class InterruptGuard:
     """Remembers a signal while it is active, instead of letting it stop the process.
 
-    Signals only reach a program's main thread; in any other thread this does nothing.
-
-    Args:
-        saves: whether the run is saved before it stops; only for what is said.
+    Signals only reach a program's main thread; in any other thread this does nothing. Whether the
+    run `saves` itself before it stops only matters for what is said.
     """
 
     def __init__(self, saves: bool = True) -> None:
@@ -35,7 +30,7 @@ class InterruptGuard:
 
     def __enter__(self) -> InterruptGuard:
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
+            for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -60,14 +55,10 @@ def die_with(parent: int, signum: int = signal.SIGTERM) -> None:
         return
     import ctypes
 
-    set_parent_death_signal = 1
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signum)
+        ctypes.CDLL(None).prctl(1, signum)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(128 + signum)
-
-
-_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def limit_threads(threads: int) -> None:
@@ -77,7 +68,7 @@ def limit_threads(threads: int) -> None:
     read their settings once.
     """
     if "numpy" not in sys.modules:
-        for name in _BLAS:
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ.setdefault(name, str(threads))
     if "jax" in sys.modules:
         return
@@ -88,15 +79,14 @@ def limit_threads(threads: int) -> None:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
 
 
-@contextlib.contextmanager
-def blas_threads(threads: int) -> Iterator[None]:
+def blas_threads(threads: int) -> contextlib.AbstractContextManager[Any]:
     """Hold NumPy's and SciPy's BLAS to so many threads for a while, whatever was set before."""
     # Compiled updates call SciPy's BLAS, which has to be loaded to be told.
     import scipy.linalg.cython_blas  # noqa: F401
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(threads, user_api="blas"):
-        yield
+    limited: contextlib.AbstractContextManager[Any] = threadpool_limits(threads, user_api="blas")
+    return limited
 
 
 def peak_memory() -> int:

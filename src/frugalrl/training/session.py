@@ -158,16 +158,11 @@ class Session:
                 file.write(f"{stamp} {line}\n")
 
     def run(
-        self,
-        agent: Agent,
-        buffer: ReplayBuffer,
-        seeds: list[int],
-        state: dict[str, Any] | None = None,
+        self, agent: Agent, buffer: ReplayBuffer, seeds: list[int], state: Any = None
     ) -> TrainResult:
         """Begin the run, with a seed for each environment, or go on from a checkpoint's state."""
-        config = self.config
         with (
-            blas_threads(config.threads),
+            blas_threads(self.config.threads),
             self._guard,
             self._progress,
             contextlib.closing(self._make_group()) as group,
@@ -178,7 +173,7 @@ class Session:
             else:
                 self._restore(state)
             with self._writing():
-                self._recorder = Recorder(config, self.directory, state)
+                self._recorder = Recorder(self.config, self.directory, state)
             with contextlib.closing(self._recorder):
                 for problem in self._recorder.problems:
                     self.say(f"warning: {problem}")
@@ -254,7 +249,8 @@ class Session:
         if episodes is not None or due:
             self._logged_at = loop.env_steps
             with self._writing():
-                self._recorder.record(loop.row(), self._wall_seconds(), episodes)
+                wall_seconds = time.perf_counter() - self._started
+                self._recorder.record(loop.row(), wall_seconds, episodes)
             limit = config.stop_seconds
             if limit is not None and time.perf_counter() - self._begun >= limit:
                 self._view.stop(f"{limit:,g} seconds have passed")
@@ -328,11 +324,14 @@ class Session:
             },
             "config": self.config.to_dict(),
             "files": sizes,
-            "times": {
-                "train_seconds": loop.train_seconds,
-                "wall_seconds": self._wall_seconds(),
-                "peak_memory_bytes": self._peak(),
-            },
+            "times": self._times(),
+        }
+
+    def _times(self) -> dict[str, Any]:
+        return {
+            "train_seconds": self._loop.train_seconds,
+            "wall_seconds": time.perf_counter() - self._started,
+            "peak_memory_bytes": max(self._peak_before, peak_memory()),
         }
 
     def _tell_problems(self, environments: list[dict[str, Any]]) -> None:
@@ -377,44 +376,30 @@ class Session:
             env_steps=loop.env_steps,
             updates=loop.updates,
             episodes=loop.episodes,
-            train_seconds=loop.train_seconds,
-            wall_seconds=self._wall_seconds(),
-            peak_memory_bytes=self._peak(),
             fingerprint=fingerprint(state),
+            **self._times(),
         )
-        if self.directory is not None:
+        if (directory := self.directory) is not None:
             with self._writing():
-                self._write(self.directory, result, policy)
-            self.directory.checkpoints.clear()
+                save_policy(directory.policy, policy)
+                if self.config.save_buffer:
+                    loop.buffer.save(directory.buffer)
+                    # With the buffer, all that is needed to prolong the run.
+                    state = self._state()
+                    del state["loop"]["buffer"]
+                    save_state(directory.state, state, kind=KIND, version=VERSION)
+                # Last, because it says that the run is finished.
+                write_json(directory.final, result.to_dict())
+            directory.checkpoints.clear()
         for line in result_lines(result):
             self.say(line)
         return result
 
-    def _write(self, directory: RunDirectory, result: TrainResult, policy: dict[str, Any]) -> None:
-        """Write what stays; final.json comes last, because it says that the run is finished."""
-        save_policy(directory.policy, policy)
-        if self.config.save_buffer:
-            result.buffer.save(directory.buffer)
-            # With the buffer, all that is needed to prolong the run.
-            state = self._state()
-            del state["loop"]["buffer"]
-            save_state(directory.state, state, kind=KIND, version=VERSION)
-        write_json(directory.final, result.to_dict())
-
     def _status(self) -> Status:
-        loop = self._loop
-        stats = loop.buffer.stats
+        env_steps, buffer, steps = self._loop.env_steps, self._loop.buffer, self.config.steps or 0
         last = self._evaluations[-1][1] if self._evaluations else None
-        assert self.config.steps is not None
-        return Status(
-            loop.env_steps, self.config.steps, last, stats.stored, stats.offered, loop.buffer.nbytes
-        )
-
-    def _wall_seconds(self) -> float:
-        return time.perf_counter() - self._started
-
-    def _peak(self) -> int:
-        return max(self._peak_before, peak_memory())
+        counts = buffer.stats.stored, buffer.stats.offered
+        return Status(env_steps, steps, last, *counts, buffer.nbytes)
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:
