@@ -295,7 +295,6 @@ def test_the_progress_line_is_shown_only_when_asked(capfd):
         shown.show(status)
         assert not shown.due
         shown.note("evaluating")
-        shown.hide()
         shown.show(status._replace(env_steps=10))
         assert shown.rate() > 0
     assert "stored 4/5" in capfd.readouterr().err

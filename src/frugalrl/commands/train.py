@@ -99,16 +99,6 @@ def main(arguments: list[str]) -> int:
 
 def _with_real_defaults() -> type[Arguments]:
     """Let the help say what a setting becomes that is left open."""
-    hints = get_type_hints(Arguments, include_extras=True)
-    changed: list[tuple[str, Any, Any]] = []
-    for name, text in _defaults_of_open_settings().items():
-        hint = tyro.conf.arg(help_behavior_hint=f"(default: {text})")
-        changed.append((name, Annotated[hints[name], hint], None))
-    told = {"__doc__": Arguments.__doc__}
-    return make_dataclass("Arguments", changed, bases=(Arguments,), namespace=told, frozen=True)
-
-
-def _defaults_of_open_settings() -> dict[str, str]:
     from frugalrl.admission.frugal import FrugalFilter
     from frugalrl.training.console import concerns
     from frugalrl.training.presets import defaults
@@ -122,15 +112,20 @@ def _defaults_of_open_settings() -> dict[str, str]:
         for algo in get_args(Algo):
             if concerns(algo, name):
                 algorithms.setdefault(_text(defaults(algo)[name]), []).append(algo)
-        if len(algorithms) > 1:
+        values = list(algorithms)
+        if len(values) > 1:
             values = [f"{value} ({', '.join(of)})" for value, of in algorithms.items()]
-        else:
-            values = list(algorithms)
         texts[name] = f"preset, else {', '.join(values)}"
     for name, value in FrugalFilter().state_dict()["settings"].items():
         if f"fac_{name}" in texts:
             texts[f"fac_{name}"] = _text(value)
-    return texts
+    hints = get_type_hints(Arguments, include_extras=True)
+    changed: list[tuple[str, Any, Any]] = []
+    for name, text in texts.items():
+        hint = tyro.conf.arg(help_behavior_hint=f"(default: {text})")
+        changed.append((name, Annotated[hints[name], hint], None))
+    told = {"__doc__": Arguments.__doc__}
+    return make_dataclass("Arguments", changed, bases=(Arguments,), namespace=told, frozen=True)
 
 
 def _text(value: Any) -> str:

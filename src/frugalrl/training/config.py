@@ -215,15 +215,15 @@ class TrainConfig:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if not isinstance(self.admission, str):
             values["admission"] = f"{CUSTOM}{self.admission.name}"
-        values["env"] = environment_text(self.env)
-        values["wrappers"] = [environment_text(wrapper) for wrapper in self.wrappers]
         if isinstance(self.init_buffer, Mapping):
             values["init_buffer"] = f"{CUSTOM}arrays"
+        if isinstance(self.env_kwargs, Mapping):
+            values["env_kwargs"] = dict(self.env_kwargs)
+        values["env"] = environment_text(self.env)
+        values["wrappers"] = [environment_text(wrapper) for wrapper in self.wrappers]
         for name in ("out", "init_policy", "init_buffer"):
             values[name] = None if values[name] is None else str(values[name])
         values["net_arch"] = None if self.net_arch is None else net_arch_to_json(self.net_arch)
-        if isinstance(self.env_kwargs, Mapping):
-            values["env_kwargs"] = dict(self.env_kwargs)
         return values
 
     @classmethod
@@ -251,13 +251,12 @@ class TrainConfig:
         if isinstance(self.env_kwargs, Mapping):
             return dict(self.env_kwargs)
         try:
-            value = json.loads(self.env_kwargs or "{}")
+            value, why = json.loads(self.env_kwargs or "{}"), ""
         except json.JSONDecodeError as error:
-            value = error
+            value, why = None, f" ({error})"
         if not isinstance(value, dict):
-            told = f" ({value})" if isinstance(value, Exception) else ""
             raise ConfigError(
-                f"env_kwargs={self.env_kwargs!r} is no JSON object{told}; write it like "
+                f"env_kwargs={self.env_kwargs!r} is no JSON object{why}; write it like "
                 "'{\"g\": 9.81}'"
             )
         return value
@@ -384,7 +383,7 @@ def _with_numbers(config: TrainConfig) -> TrainConfig:
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             if value is not None:
-                whole[name] = integer_from(name, value, 1 if name in _POSITIVE else 0)
+                whole[name] = integer_from(name, value, least=int(name in _POSITIVE))
         for name in ("stop_reward", "stop_seconds"):
             if getattr(config, name) is not None:
                 number_from(name, getattr(config, name))

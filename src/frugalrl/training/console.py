@@ -34,10 +34,7 @@ class Status(NamedTuple):
 class Progress:
     """Shows how far a run is, on one line that renews itself or on a new line every minute.
 
-    Args:
-        visible: whether to show a live line; None: when the error stream is a terminal, else one
-            line per minute.
-        title: what stands before the numbers.
+    The line is live if `visible`; None: if the error stream is a terminal, else one per minute.
     """
 
     def __init__(self, visible: bool | None = None, title: str = "training") -> None:
@@ -88,34 +85,20 @@ class Progress:
         self._next = now + (_EVERY if self._live else _LINE_EVERY)
         # Without the time for compiling, which says nothing of the steps to come.
         self._marks = [*self._marks[-40:], (now - COMPILATION.seconds, status.env_steps)]
+        text = describe(status, self.rate())
+        self.note(text, total=status.steps, completed=status.env_steps)
         if self.visible and not self._live:
-            print(f"{self._title}: {describe(status, self.rate())}", file=sys.stderr, flush=True)
-        if self._bar is not None:
-            self._bar.update(
-                self._task,
-                total=status.steps,
-                completed=status.env_steps,
-                text=describe(status, self.rate()),
-                refresh=True,
-            )
+            print(f"{self._title}: {text}", file=sys.stderr, flush=True)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, **progress: int) -> None:
         """Show an activity in place of the numbers."""
         if self._bar is not None:
-            self._bar.update(self._task, text=text, refresh=True)
-
-    def hide(self) -> None:
-        """Take the line away, so that something else can be printed; it comes back by itself."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar.start()
+            self._bar.update(self._task, text=text, refresh=True, **progress)
 
     def rate(self) -> float | None:
         """Give the steps per second of the last moments, None before there are two."""
-        if len(self._marks) < 2 or self._marks[-1][0] <= self._marks[0][0]:
-            return None
         (begin, first), (end, last) = self._marks[0], self._marks[-1]
-        return (last - first) / (end - begin)
+        return (last - first) / (end - begin) if end > begin else None
 
 
 def describe(status: Status, rate: float | None) -> str:

@@ -103,14 +103,15 @@ def train(
     begun_with = start_from(config, agent, buffer)
     resolved = with_filter(resolved, buffer.admission)
     config = resolved.config
-    method: Method = "fresh" if directory is None else env_state.choose_method(factory)
-    if directory is not None and method == "fresh":
-        resolved.notes.append(_FRESH)
+    method: Method = "fresh"
     with directory or contextlib.nullcontext():
         if directory is not None:
+            method = env_state.choose_method(factory)
+            if method == "fresh":
+                resolved.notes.append(_FRESH)
             about = {"origins": resolved.origins, "notes": resolved.notes}
-            elsewhere = {} if actors is None else {"actors": actors}
-            directory.create(config, {"environment_state": method, **about, **elsewhere})
+            about |= {} if actors is None else {"actors": actors}
+            directory.create(config, {"environment_state": method, **about})
             begun_with = [*configuration_lines(resolved), *begun_with]
         session = make_session(config, factory, method, directory, progress, say, callbacks)
         for line in begun_with:
@@ -271,11 +272,7 @@ def _with_objects(config: TrainConfig, admission: Any, env: Any) -> TrainConfig:
 
 
 def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> ReplayBuffer:
-    """Make the buffer that a configuration asks for.
-
-    Raises:
-        ConfigError: one of its arguments cannot work.
-    """
+    """Make the buffer that a configuration asks for."""
     assert config.steps is not None
     assert config.batch_size is not None
     per = config.sampler == "prioritized"

@@ -149,7 +149,6 @@ class Session:
     def say(self, line: str) -> None:
         """Tell the user, and the run's log."""
         if self._tell is not None and not self.config.quiet:
-            self._progress.hide()
             self._tell(line)
         if self.directory is not None:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -136,10 +136,9 @@ def _read_arrays(source: Any) -> dict[str, Any]:
     for name, values in arrays.items():
         if len(values) != rows + (last_too and name == "observations" and len(values) > rows):
             raise ConfigError(f"init_buffer: {name} has {len(values)} rows, rewards {rows}")
-    if last_too:
-        arrays = _with_next_observations(arrays)
     kinds = {"terminated": bool, "truncated": bool}
-    return {name: values.astype(kinds.get(name, np.float32)) for name, values in arrays.items()}
+    arrays = {name: values.astype(kinds.get(name, np.float32)) for name, values in arrays.items()}
+    return _with_next_observations(arrays) if last_too else arrays
 
 
 def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -147,13 +146,13 @@ def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
 
     Where an episode ended by itself, what follows does not matter, so that row stays.
     """
-    observations, rows = arrays["observations"], len(arrays["rewards"])
-    if len(observations) == rows + 1:
+    observations, terminated = arrays["observations"], arrays["terminated"]
+    if len(observations) == len(terminated) + 1:
         return {**arrays, "observations": observations[:-1], "next_observations": observations[1:]}
     following = np.concatenate([observations[1:], observations[-1:]])
-    terminated = arrays["terminated"].astype(bool)
     following[terminated] = observations[terminated]
-    keep = ~arrays["truncated"].astype(bool) | terminated
-    keep[-1] = bool(terminated[-1])
-    full = {**arrays, "next_observations": following}
-    return {name: values[keep] for name, values in full.items()}
+    keep = ~arrays["truncated"] | terminated
+    keep[-1] = terminated[-1]
+    return {
+        name: values[keep] for name, values in (*arrays.items(), ("next_observations", following))
+    }
