@@ -174,9 +174,9 @@ class AttributeReader:
         return existing
 
     def _read_items(self, content: list[State], existing: Any) -> list[Any]:
-        old = list(existing) if isinstance(existing, (list, tuple, deque)) else []
-        old += [None] * (len(content) - len(old))
-        return [self.read(item, other) for item, other in zip(content, old, strict=False)]
+        old = existing if isinstance(existing, (list, tuple, deque)) else ()
+        pairs = zip(content, itertools.chain(old, itertools.repeat(None)), strict=False)
+        return [self.read(item, other) for item, other in pairs]
 
     def _keep(self, value: Any) -> Any:
         self._made.append(value)

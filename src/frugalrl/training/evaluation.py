@@ -96,11 +96,9 @@ def run_episodes(
     for seed in seeds:
         if stop():
             return None
-        total = cost = 0.0
-        length = 0
+        total, cost, length, over = 0.0, 0.0, 0, False
         observation = environments.reset(environment, shape, int(seed))
         frame()
-        over = False
         while not over:
             action = policy(np.asarray(observation, dtype=np.float32))
             cost += float(np.square(action, dtype=np.float64).sum())
@@ -182,8 +180,7 @@ def evaluate(
         raise ConfigError(f"episodes={episodes} must be at least 1")
     if isinstance(policy, (str, os.PathLike)):
         if env is None:
-            directory = RunDirectory(policy)
-            factory = make_factory(directory.read_config()[0])
+            factory = make_factory(RunDirectory(policy).read_config()[0])
         policy = load_policy(policy)
     elif env is None:
         raise ConfigError("env is not set: which environment should the policy act in?")

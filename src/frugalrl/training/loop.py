@@ -38,11 +38,7 @@ class TrainingLoop:
     """
 
     def __init__(
-        self,
-        config: TrainConfig,
-        group: EnvironmentGroup,
-        agent: Agent,
-        buffer: ReplayBuffer,
+        self, config: TrainConfig, group: EnvironmentGroup, agent: Agent, buffer: ReplayBuffer
     ) -> None:
         self.config = config
         self.group = group

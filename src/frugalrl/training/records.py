@@ -7,7 +7,6 @@ import csv
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +98,9 @@ class CsvFile:
         if whole and len(content) >= size:
             os.truncate(path, size)
             return
-        rows = content.decode(errors="replace").splitlines(keepends=True)
+        rows = filter(self._fits, content.decode(errors="replace").splitlines(keepends=True))
         # The first column counts steps in every file.
-        taken = [float(row.partition(",")[0] or 0) if self._fits(row) else inf for row in rows]
-        good = [row for row, steps in zip(rows, taken, strict=True) if steps <= env_steps]
+        good = [row for row in rows if float(row.partition(",")[0] or 0) <= env_steps]
         if content:
             aside = path.with_name(f"{path.name}.damaged")
             with replacing(aside) as temporary:

@@ -166,14 +166,16 @@ def resume(
         found = _last_state(directory)
         if found is not None:
             _check_same_run(config, found.state["config"], directory)
-        config = _checked_again(config)
         taken = 0 if found is None else int(found.state["loop"]["counters"]["env_steps"])
         if steps is not None:
             if steps <= taken:
                 raise ConfigError(
                     f"steps={steps} must be above the {taken} that the run has taken already"
                 )
-            config = _checked_again(dataclasses.replace(config, steps=steps))
+            config = dataclasses.replace(config, steps=steps)
+        if config.buffer_bytes is not None:  # which stands for a size, and a resolved one has both
+            config = dataclasses.replace(config, buffer_size=None)
+        config = resolve(config).config
         limit_threads(config.threads)
         factory = make_factory(config)
         spaces = factory.spaces()
@@ -222,13 +224,6 @@ def _check_same_run(config: TrainConfig, begun: dict[str, Any], directory: RunDi
                 f"{directory.config} says {name}={now[name]!r}, but the run was made with "
                 f"{name}={begun.get(name)!r}: the file was damaged or edited; put it right"
             )
-
-
-def _checked_again(config: TrainConfig) -> TrainConfig:
-    """Check a configuration that was resolved before and read from a file since."""
-    if config.buffer_bytes is not None:
-        config = dataclasses.replace(config, buffer_size=None)
-    return resolve(config).config
 
 
 def _last_state(directory: RunDirectory) -> Found | None:

@@ -310,12 +310,11 @@ class Session:
 
     def _state(self) -> dict[str, Any]:
         """Give everything that a continuation needs."""
-        loop = self._loop
         with self._writing():
             sizes = self._recorder.sizes()
         return {
-            "loop": loop.state_dict(),
-            "policy": loop.policy_state(),
+            "loop": self._loop.state_dict(),
+            "policy": self._loop.policy_state(),
             "session": {
                 "evaluations": [list(pair) for pair in self._evaluations],
                 "logged_at": self._logged_at,

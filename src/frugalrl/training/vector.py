@@ -196,10 +196,9 @@ class AsyncGroup:
     def _hang(self) -> BrokenEnvironmentError:
         """Ask the silent workers where they are, then end all of them."""
         silent = [row for row, pipe in enumerate(self._pipes) if not pipe.poll()]
-        for row in silent:
-            if hasattr(faulthandler, "register"):
-                with contextlib.suppress(OSError):
-                    os.kill(self.processes[row].pid, signal.SIGUSR1)
+        for row in silent if hasattr(faulthandler, "register") else ():
+            with contextlib.suppress(OSError):
+                os.kill(self.processes[row].pid, signal.SIGUSR1)
         time.sleep(0.2)
         where = [f"worker {row} was here:\n{_read(self._stacks[row])}" for row in silent]
         self.close()
