@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -134,18 +134,14 @@ class TrainingLoop:
         else:
             actions = agent.act(self._acting)
         step = self.group.step(actions.environment)
-        transitions = (
-            self._observations,
-            actions.buffer,
-            step.rewards,
-            step.next_observations,
-            step.terminated,
-            step.truncated,
+        transitions: Sequence[NDArray[Any]] = (
+            *(self._observations, actions.buffer, step.rewards),
+            *(step.next_observations, step.terminated, step.truncated),
         )
         # The last step of several environments counts for only as many as there are steps left.
         rows = min(count, self._steps - self.env_steps)
         if rows < count and self._n_step is None:
-            transitions = tuple(part[:rows] for part in transitions)  # type: ignore[assignment]
+            transitions = [part[:rows] for part in transitions]
         any_refused = self._offer(transitions)
         self.env_steps += rows
         self._observations = observations = step.observations
@@ -165,7 +161,7 @@ class TrainingLoop:
         self._acting = self._normalizer.observations(observations)
         return step.any_ended
 
-    def _offer(self, transitions: tuple[NDArray[Any], ...]) -> bool:
+    def _offer(self, transitions: Sequence[NDArray[Any]]) -> bool:
         """Offer one step of every environment to the buffer; says whether any was refused."""
         if self._n_step is None:
             return REFUSED in self.buffer.add(*transitions).codes.tolist()

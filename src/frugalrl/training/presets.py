@@ -16,13 +16,6 @@ from frugalrl.agents.settings import AgentSettings
 
 Settings = dict[str, Any]
 
-_LOOP: Settings = {
-    "buffer_size": 1_000_000,
-    "learning_starts": 100,
-    "train_freq": 1,
-    "gradient_steps": 1,
-}
-
 
 def defaults(algo: str) -> Settings:
     """Give Stable-Baselines3's defaults for an algorithm."""
@@ -30,37 +23,32 @@ def defaults(algo: str) -> Settings:
     del settings["algo"], settings["sampler"]
     # In a configuration None means "not chosen", so that no noise needs a name of its own.
     settings["action_noise"] = settings["action_noise"] or "none"
-    return settings | _LOOP
+    of_the_loop = {"learning_starts": 100, "train_freq": 1, "gradient_steps": 1}
+    return {**settings, "buffer_size": 1_000_000, **of_the_loop}
 
 
 _RANDOM: Settings = {"learning_starts": 10_000}
 _NORMAL: Settings = {"action_noise": "normal", "action_noise_std": 0.1}
 _LUNAR: Settings = {**_RANDOM, "learning_rate": 7.3e-4, "net_arch": (400, 300)}
 _TD3: Settings = {"batch_size": 100, "train_freq": "episode", "gradient_steps": -1}
+_SMALL: Settings = {"net_arch": (64, 64), "use_sde": True}
 _WIDE: Settings = {"net_arch": (256, 256)}
 
 PRESETS: dict[tuple[str, str], Settings] = {
-    ("Pendulum", "sac"): {
-        "steps": 20_000,
-        "learning_rate": 1e-3,
-        "net_arch": (64, 64),
-        "log_std_init": -2.0,
-        "use_sde": True,
-    },
-    ("MountainCarContinuous", "sac"): {
-        "steps": 50_000,
-        "buffer_size": 50_000,
-        "learning_starts": 0,
-        "batch_size": 512,
-        "tau": 0.01,
-        "gamma": 0.9999,
-        "train_freq": 32,
-        "gradient_steps": 32,
-        "ent_coef": 0.1,
-        "net_arch": (64, 64),
-        "log_std_init": -3.67,
-        "use_sde": True,
-    },
+    ("Pendulum", "sac"): dict(_SMALL, steps=20_000, learning_rate=1e-3, log_std_init=-2.0),
+    ("MountainCarContinuous", "sac"): dict(
+        _SMALL,
+        steps=50_000,
+        buffer_size=50_000,
+        learning_starts=0,
+        batch_size=512,
+        tau=0.01,
+        gamma=0.9999,
+        train_freq=32,
+        gradient_steps=32,
+        ent_coef=0.1,
+        log_std_init=-3.67,
+    ),
     ("LunarLanderContinuous", "sac"): dict(_LUNAR, steps=500_000),
     ("ReacherBulletEnv", "sac"): dict(
         _LUNAR,

@@ -150,11 +150,9 @@ class RunDirectory(contextlib.AbstractContextManager["RunDirectory"]):
         out = f"out={str(self.path)!r}"
         with _explained(f"{out} cannot be used"):
             if self.config.is_file():
-                what = "a run that was not finished"
-                how = f" (resume it with: frugalrl train --resume {self.path})"
-                if self.finished:
-                    what, how = "a finished run", ""
-                raise RunDirectoryError(f"{out} holds {what}{how}; choose another")
+                how = f"(resume it with: frugalrl train --resume {self.path})"
+                what = "finished run" if self.finished else f"run that was not finished {how}"
+                raise RunDirectoryError(f"{out} holds a {what}; choose another")
             if self.path.exists() and not self.path.is_dir():
                 raise RunDirectoryError(f"{out} is a file; choose a directory")
             if self.path.is_dir() and not all(map(self._is_nothing, self.path.iterdir())):

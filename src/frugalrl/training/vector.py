@@ -190,7 +190,15 @@ class AsyncGroup:
                     raise BrokenEnvironmentError(f"environment worker {row} raised:\n{problem}")
                 answers.append(answer)
         except (EOFError, ConnectionError) as error:
-            raise self._crash() from error
+            time.sleep(0.1)
+            ends = [
+                f"worker {row} ended with exit code {process.exitcode}"
+                for row, process in enumerate(self.processes)
+                if not process.is_alive()
+            ]
+            self.close()
+            told = f"an environment worker died: {'; '.join(ends)}"
+            raise BrokenEnvironmentError(told) from error
         return answers
 
     def _hang(self) -> BrokenEnvironmentError:
@@ -206,16 +214,6 @@ class AsyncGroup:
             f"environment worker {', '.join(map(str, silent))} gave no answer within "
             f"{self._timeout:g} s (worker_timeout); " + "\n".join(where)
         )
-
-    def _crash(self) -> BrokenEnvironmentError:
-        time.sleep(0.1)
-        ends = [
-            f"worker {row} ended with exit code {process.exitcode}"
-            for row, process in enumerate(self.processes)
-            if not process.is_alive()
-        ]
-        self.close()
-        return BrokenEnvironmentError(f"an environment worker died: {'; '.join(ends)}")
 
 
 def _work(parent: int, pipe: Connection, stack: Connection, make: Any) -> None:
