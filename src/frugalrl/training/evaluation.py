@@ -96,7 +96,8 @@ def run_episodes(
     for seed in seeds:
         if stop():
             return None
-        total, cost, length, over = 0.0, 0.0, 0, False
+        total = cost = 0.0
+        length, over = 0, False
         observation = environments.reset(environment, shape, int(seed))
         frame()
         while not over:

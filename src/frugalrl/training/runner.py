@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
@@ -21,6 +21,7 @@ from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.samplers import Prioritized
 from frugalrl.state_io import load_state
 from frugalrl.training import env_state
+from frugalrl.training.callbacks import Callback
 from frugalrl.training.config import (
     CUSTOM,
     TrainConfig,
@@ -38,15 +39,7 @@ from frugalrl.training.process import limit_threads
 from frugalrl.training.run_directory import KIND, VERSION, Found, Method, RunDirectory
 from frugalrl.training.session import Session, TrainResult
 
-if TYPE_CHECKING:
-    from frugalrl.training.callbacks import Callback
-
 Say = Callable[[str], None]
-
-_FRESH = (
-    "this environment's state can be neither read nor reproduced: a resumed run begins a new "
-    "episode and differs from one that was not interrupted"
-)
 
 
 class Seeds(NamedTuple):
@@ -111,7 +104,10 @@ def train(
         if directory is not None:
             method = env_state.choose_method(factory)
             if method == "fresh":
-                resolved.notes.append(_FRESH)
+                resolved.notes.append(
+                    "this environment's state can be neither read nor reproduced: a resumed run "
+                    "begins a new episode and differs from one that was not interrupted"
+                )
             about = {"origins": resolved.origins, "notes": resolved.notes}
             about |= {} if actors is None else {"actors": actors}
             directory.create(config, {"environment_state": method, **about})

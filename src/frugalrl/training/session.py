@@ -394,10 +394,10 @@ class Session:
         return result
 
     def _status(self) -> Status:
-        env_steps, buffer, steps = self._loop.env_steps, self._loop.buffer, self.config.steps or 0
+        buffer = self._loop.buffer
+        steps = (self._loop.env_steps, self.config.steps or 0)
         last = self._evaluations[-1][1] if self._evaluations else None
-        counts = buffer.stats.stored, buffer.stats.offered
-        return Status(env_steps, steps, last, *counts, buffer.nbytes)
+        return Status(*steps, last, buffer.stats.stored, buffer.stats.offered, buffer.nbytes)
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ class Step(NamedTuple):
     """(n, d) what to act on next: after an episode's end the new episode's first observation."""
     any_ended: bool
     """Whether any episode ended."""
-    successes: Sequence[float] = ()
+    successes: list[float]
     """1 or 0 for each episode that ended and said whether it was a success (`is_success`)."""
 
 
