@@ -35,20 +35,20 @@ _SMALL: Settings = {"net_arch": (64, 64), "use_sde": True}
 _WIDE: Settings = {"net_arch": (256, 256)}
 
 PRESETS: dict[tuple[str, str], Settings] = {
-    ("Pendulum", "sac"): dict(_SMALL, steps=20_000, learning_rate=1e-3, log_std_init=-2.0),
-    ("MountainCarContinuous", "sac"): dict(
-        _SMALL,
-        steps=50_000,
-        buffer_size=50_000,
-        learning_starts=0,
-        batch_size=512,
-        tau=0.01,
-        gamma=0.9999,
-        train_freq=32,
-        gradient_steps=32,
-        ent_coef=0.1,
-        log_std_init=-3.67,
-    ),
+    ("Pendulum", "sac"): {"steps": 20_000, "learning_rate": 1e-3, "log_std_init": -2.0, **_SMALL},
+    ("MountainCarContinuous", "sac"): {
+        "steps": 50_000,
+        "buffer_size": 50_000,
+        "learning_starts": 0,
+        "batch_size": 512,
+        "tau": 0.01,
+        "gamma": 0.9999,
+        "train_freq": 32,
+        "gradient_steps": 32,
+        "ent_coef": 0.1,
+        "log_std_init": -3.67,
+        **_SMALL,
+    },
     ("LunarLanderContinuous", "sac"): dict(_LUNAR, steps=500_000),
     ("ReacherBulletEnv", "sac"): dict(
         _LUNAR,
