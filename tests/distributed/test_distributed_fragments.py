@@ -1,4 +1,4 @@
-"""Fragments and their numbers, and the actor that makes them, all in this process."""
+"""Fragments and the actor that makes them, all in this process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frugalrl.distributed.fragments import Ledger, Steps, pack
-from frugalrl.distributed.rollout import Rollout
+from frugalrl.distributed.rollout import Rollout, pack
 from frugalrl.training.config import resolve
 from frugalrl.training.runner import make_factory
 
@@ -16,68 +15,43 @@ ABOUT = {"actor": 0, "sequence": 0, "version": 0, "steps": 0, "seconds": 0.0}
 ABOUT |= {"episodes": np.empty((0, 2)), "successes": np.empty(0)}
 
 
-def made_up_steps(moments: int, count: int, seed: int) -> Steps:
-    """Make steps of some environments whose episodes end by chance."""
+def made_up_transitions(count: int, seed: int, ends: float = 0.3) -> list[np.ndarray]:
+    """Make transitions of an environment whose episodes end by chance."""
     rng = np.random.default_rng(seed)
-    states = rng.normal(size=(moments + 1, count, 3)).astype(np.float32)
+    states = rng.normal(size=(count + 1, 3)).astype(np.float32)
     final = states[1:].copy()
-    terminated = rng.random((moments, count)) < 0.2
-    truncated = rng.random((moments, count)) < 0.2
+    terminated, truncated = rng.random((2, count)) < ends / 2
     ended = terminated | truncated
     final[ended] = rng.normal(size=(int(ended.sum()), 3))
-    return Steps(
-        states[:-1],
-        rng.normal(size=(moments, count, 2)).astype(np.float32),
-        rng.normal(size=(moments, count)),
-        final,
-        terminated,
-        truncated,
-    )
+    actions = rng.normal(size=(count, 2)).astype(np.float32)
+    return [states[:-1], actions, rng.normal(size=count), final, terminated, truncated]
 
 
-@given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 1000), st.floats(0.0, 1.0))
-def test_what_is_unpacked_is_what_was_packed(moments, count, seed, share):
-    taken = made_up_steps(moments, count, seed)
-    wanted = np.random.default_rng(seed + 1).random((moments, count)) <= share
-    fragment = pack(taken, wanted, **ABOUT)
+@given(st.integers(0, 60), st.integers(0, 1000), st.floats(0.0, 1.0))
+def test_what_is_unpacked_is_what_was_packed(count, seed, share):
+    wanted = np.random.default_rng(seed + 1).random(count) <= share
+    taken = [part[wanted] for part in made_up_transitions(count, seed)]
+    fragment = pack(taken, **ABOUT)
     for got, part in zip(fragment.transitions(), taken, strict=True):
-        expected = [part[t, c] for c in range(count) for t in range(moments) if wanted[t, c]]
-        np.testing.assert_array_equal(got, np.array(expected, part.dtype).reshape(got.shape))
+        assert got.dtype == part.dtype
+        np.testing.assert_array_equal(got, part)
     assert len(np.unique(fragment.states, axis=0)) == len(fragment.states)
 
 
+def test_states_come_back_to_the_bit():
+    states = np.array([[0.0, np.nan], [-0.0, np.nan], [np.inf, 1.0]], np.float32)
+    others = made_up_transitions(3, 0)
+    fragment = pack([states, *others[1:3], states[::-1], *others[4:]], **ABOUT)
+    assert len(fragment.states) == 3
+    assert fragment.transitions()[0].tobytes() == states.tobytes()
+    assert fragment.transitions()[3].tobytes() == states[::-1].tobytes()
+
+
 def test_neighbours_share_the_state_between_them():
-    taken = made_up_steps(50, 1, 0)._replace(
-        terminated=np.zeros((50, 1), bool), truncated=np.zeros((50, 1), bool)
-    )
-    taken = taken._replace(
-        next_observations=np.concatenate([taken.observations[1:], taken.observations[:1] + 9])
-    )
-    fragment = pack(taken, np.ones((50, 1), bool), **ABOUT)
+    fragment = pack(made_up_transitions(50, 0, ends=0.0), **ABOUT)
     assert len(fragment.states) == 51
     parts = [part.nbytes for part in fragment if isinstance(part, np.ndarray)]
     assert fragment.nbytes == sum(parts)
-
-
-def test_a_number_is_admitted_once_however_often_it_comes():
-    ledger = Ledger(2)
-    numbers: list[int] = []
-    for _ in range(3):
-        numbers.append(ledger.number(0, numbers))
-    assert numbers == [0, 1, 2]
-    assert ledger.number(1, []) == 0
-    assert ledger.admit(0, 1)
-    assert not ledger.admit(0, 1)
-    assert not ledger.admit(0, 7)
-    assert ledger.state_dict() == {"next": [3, 1], "open": [[0, 2], [0]]}
-    again = Ledger(2)
-    again.load_state_dict(ledger.state_dict())
-    assert not again.admit(0, 1)
-    assert again.admit(0, 2)
-    # What never came is asked for again, before anything new.
-    assert again.number(0, []) == 0
-    assert again.number(0, [0]) == 3
-    assert again.number(1, []) == 0
 
 
 @pytest.fixture
@@ -113,6 +87,18 @@ def test_an_actor_answers_with_its_steps(make_actor, weights):
     ended = sum(int((f.terminated | f.truncated).sum()) for f in fragments)
     assert len(episodes) == ended > 0
     assert episodes[:, 1].max() <= 25
+
+
+def test_steps_of_an_environment_stand_one_after_the_other(make_actor, weights):
+    fragment = make_actor(envs=3).collect(0, 31, 0, weights)
+    # Of 11 moments the last has a step of one environment alone.
+    first = 0
+    for length in (11, 10, 10):
+        begun = fragment.observations[first + 1 : first + length]
+        reached = fragment.next_observations[first : first + length - 1]
+        ended = (fragment.terminated | fragment.truncated)[first : first + length - 1]
+        np.testing.assert_array_equal(begun[~ended], reached[~ended])
+        first += length
 
 
 def test_new_weights_change_what_an_actor_does(make_actor, weights):

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def needs(library: str, extra: str) -> Iterator[None]:
-    """Import the library that an adapter stands on, or say which command installs it.
-
-    Args:
-        library: as its users write it.
-        extra: that installs it, with the adapter's name.
-    """
+    """Import the library that an adapter stands on, or say which command installs it."""
     try:
         yield
     except ImportError as error:
@@ -50,11 +45,7 @@ def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) ->
 
     A filter given as an object is copied: trainers keep the arguments they were built with (to
     save them with a model, or to build a second buffer), and a used filter must not come back.
-
-    Args:
-        admission: a filter; None keeps everything, or is a FrugalFilter where its arguments are
-            given.
-        arguments: FrugalFilter's keyword arguments, when `admission` is None.
+    None keeps everything, or is a FrugalFilter where its arguments are given.
 
     Raises:
         TypeError: both were given, an argument is unknown, or `admission` is no filter.
@@ -83,12 +74,7 @@ def copy_of(admission: AdmissionFilter) -> AdmissionFilter:
 
 
 class ReadsColumns:
-    """Lets a filter read some columns of the observations, for instance the vector, not the image.
-
-    Args:
-        admission: the filter.
-        columns: the columns it reads.
-    """
+    """Lets a filter read some columns of the observations: the vector, say, and not the image."""
 
     name: ClassVar[str] = "columns"
 
@@ -130,15 +116,9 @@ class ReadsColumns:
 
     @classmethod
     def from_state_dict(
-        cls, state: dict[str, Any], inner: type[AdmissionFilter] | None = None
+        cls, state: dict[str, Any], inner: type[AdmissionFilter] = FrugalFilter
     ) -> ReadsColumns:
-        """Make the filter that `state_dict` described.
-
-        Args:
-            state: as `state_dict` gave it.
-            inner: class of the filter that reads the columns; None for a FrugalFilter.
-        """
-        inner = inner or FrugalFilter
+        """Make the filter that `state_dict` described, with a filter of the class that it had."""
         if state["inner"] != inner.name:
             raise ValueError(f"the filter was {state['inner']!r}, not {inner.name!r}")
         return cls(inner.from_state_dict(state["filter"]), state["columns"])

@@ -47,18 +47,12 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
     which grows with what is kept. Actions and observations are stored as Stable-Baselines3 hands
     them over: scaled actions, unnormalised observations; samples are normalised by VecNormalize.
 
+    All arguments are those of `frugalrl.adapters.torch.ReplayBuffer`; Stable-Baselines3 gives the
+    first by itself.
+
     Args:
-        buffer_size: number of transitions kept at most.
-        observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these; the
-            filter sees the flattened observation without its images.
-        action_space: as Stable-Baselines3 gives it.
-        device: of the sampled tensors.
-        n_envs: number of environments.
-        optimize_memory_usage: accepted and needless: shared states are stored once anyway.
-        handle_timeout_termination: bootstrap through time limits.
         **arguments: `admission`, `eviction`, `dtype`, `observation_key` and FrugalFilter's
-            arguments, all as for `frugalrl.adapters.torch.ReplayBuffer`; `n_steps` and `gamma` are
-            the algorithm's own unless given here.
+            arguments; `n_steps` and `gamma` are the algorithm's own unless given here.
 
     Raises:
         ValueError: something was asked for that needs neighbouring transitions.
@@ -143,8 +137,8 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
             raise ValueError(f"{type(plain).__name__} is no plain buffer of Stable-Baselines3")
         if plain.optimize_memory_usage:
             raise ValueError("a buffer with optimize_memory_usage=True cannot be read row by row")
-        order = np.arange(plain.buffer_size if plain.full else plain.pos)
-        for row in np.roll(order, -plain.pos) if plain.full else order:
+        rows = np.arange(plain.buffer_size if plain.full else plain.pos)
+        for row in np.roll(rows, -plain.pos):
             done = plain.dones[row].astype(np.bool_)
             self._offer(
                 _row(plain.observations, row),

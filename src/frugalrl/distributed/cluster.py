@@ -95,11 +95,7 @@ def _connect(ray: Any, address: str, **own: Any) -> None:
 
 
 def check_reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
-    """Find out whether a cluster's head answers; Ray itself would try for minutes.
-
-    Raises:
-        ConfigError: it does not, within so many seconds.
-    """
+    """Refuse a cluster whose head does not answer in time; Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
     if "://" in address or not colon or not port.isdigit() or not host:
         raise ConfigError(
@@ -170,11 +166,7 @@ def describe_node(storage: str | None) -> tuple[dict[str, str], str]:
 
 
 def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: str) -> None:
-    """Raise if a node would compute with other code than this one.
-
-    Raises:
-        ConfigError: naming what differs.
-    """
+    """Refuse a node that would compute with other code than this one, naming what differs."""
     differ = [
         f"{name} {theirs.get(name) or 'none'}, here {mine.get(name) or 'none'}"
         for name in mine | theirs

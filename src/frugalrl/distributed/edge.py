@@ -50,15 +50,9 @@ def take_snapshot(learned: FrugalFilter, version: int, refresh: float) -> Snapsh
 def thin(
     keys: NDArray[np.uint64], rewards: NDArray[np.float64], most: int = MOST_REWARDS
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.float64]]:
-    """Choose at most so many rewards of each cell, evenly spread over its rewards by rank.
+    """Choose at most so many of each cell's rewards, evenly spread by rank.
 
-    Args:
-        keys: (n,) the cell of each reward.
-        rewards: (n,).
-        most: of one cell.
-
-    Returns:
-        (c,) cells, (c,) how many rewards of each are chosen, and these, cell after cell.
+    Gives (c,) cells, (c,) how many rewards of each are chosen, and these, cell after cell.
     """
     order = np.lexsort((rewards, keys))
     cells, first, sizes = np.unique(keys[order], return_index=True, return_counts=True)
@@ -73,11 +67,7 @@ class EdgeFilter:
     """An actor's guess at what the learner will do with its transitions.
 
     It is the learner's filter itself, filled from a snapshot, and follows the actor's own
-    transitions until the next one comes.
-
-    Args:
-        snapshot: of the learner's filter.
-        seed: of the choice among those that would only replace an equivalent one.
+    transitions until the next one comes. The seed is that of the choice among replacements.
     """
 
     def __init__(self, snapshot: Snapshot, seed: int) -> None:

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from frugalrl.distributed.cluster import last_line
-from frugalrl.distributed.fragments import Fragment
-from frugalrl.distributed.rollout import Rollout
+from frugalrl.distributed.rollout import Fragment, Rollout
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.env_state import Restored
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
@@ -95,14 +94,7 @@ class _Standing:
 
 
 class Fleet:
-    """Actors on Ray, in the place of a run's environments.
-
-    Args:
-        ray: the module, connected.
-        config: of the run, resolved; each actor steps `envs` environments.
-        factory: makes the environments.
-        actors: how many.
-        say: takes lines for the user.
+    """Actors on Ray, in the place of a run's environments; each steps `config.envs` of these.
 
     Raises:
         ConfigError: the actors did not start in time.
@@ -160,30 +152,22 @@ class Fleet:
         self._asked[reference] = ask
 
     def take(self, seconds: float) -> Fragment | None:
-        """Give the next fragment that has come, waiting for so long at most.
+        """Wait for a fragment for so long at most; None where none has come, or its actor died.
 
         Raises:
             BrokenEnvironmentError: an environment raised an error, or an actor keeps dying.
         """
-        deadline = time.monotonic() + seconds
-        while True:
-            while self._ready:
-                fragment = self._receive(self._ready.popleft())
-                if fragment is not None:
-                    return fragment
-            left = deadline - time.monotonic()
-            pending = list(self._asked)
-            if pending:
-                # All that is there in one call, or else the first that comes.
-                ready, rest = self._ray.wait(pending, num_returns=len(pending), timeout=0)
-                self._kill_the_silent(ready, rest)
-                if not ready and left > 0.0:
-                    ready, _ = self._ray.wait(pending, num_returns=1, timeout=left)
-                self._ready.extend(ready)
-            elif left > 0.0:
-                time.sleep(left)
-            if not self._ready and time.monotonic() >= deadline:
-                return None
+        pending = list(self._asked)
+        if not pending:
+            time.sleep(seconds)  # until an actor that died may be asked again
+        elif not self._ready:
+            # All that is there in one call, or else the first that comes.
+            ready, rest = self._ray.wait(pending, num_returns=len(pending), timeout=0)
+            self._kill_the_silent(ready, rest)
+            if not ready:
+                ready, _ = self._ray.wait(pending, num_returns=1, timeout=seconds)
+            self._ready.extend(ready)
+        return self._receive(self._ready.popleft()) if self._ready else None
 
     def _receive(self, reference: Any) -> Fragment | None:
         ask = self._asked.pop(reference)
@@ -265,11 +249,7 @@ class Fleet:
 
 
 def check_room(ray: Any, actors: int) -> None:
-    """Refuse more actors than the cluster has processors: Ray would wait for them for ever.
-
-    Raises:
-        ConfigError: saying how many there are.
-    """
+    """Refuse more actors than the cluster has processors: Ray would wait for them for ever."""
     there = int(ray.cluster_resources().get("CPU", 0.0))
     if actors > there:
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from frugalrl.distributed.edge import take_snapshot
 from frugalrl.distributed.fleet import ActorSettings, Ask, Fleet
-from frugalrl.distributed.fragments import Fragment, Ledger
+from frugalrl.distributed.rollout import Fragment
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.loop import TrainingLoop, pieces
 
@@ -42,7 +42,9 @@ class LearnerLoop(TrainingLoop):
         self.measures = fleet.measures
         self._settings = settings
         self._fleet = fleet
-        self._ledger = Ledger(settings.actors)
+        # Of each actor the number of its next fragment, and those asked for and not yet admitted.
+        self._next = [0] * settings.actors
+        self._open: list[set[int]] = [set() for _ in self._next]
         self._left_over = 0  # steps of a round that has begun
         self._weights: Any = None
         self._version = -1
@@ -63,11 +65,16 @@ class LearnerLoop(TrainingLoop):
         """Give what the run says of itself, as JSON values."""
         steps, measures = max(1, self.env_steps), self.measures
         seconds = max(self.train_seconds, 1e-9)
+        ratio = None  # where it is so many updates for each episode
+        if self._gradient_steps < 0:
+            ratio = 1.0
+        elif self._round_steps is not None:
+            ratio = self._gradient_steps / self._round_steps
         return {
             "actors": self._settings.actors,
             "env_steps": self.env_steps,
             "updates": self.updates,
-            "update_ratio_configured": self._configured_ratio(),
+            "update_ratio_configured": ratio,
             "update_ratio": self.updates / max(1, self.env_steps - self._learning_starts),
             "steps_per_second": self.env_steps / seconds,
             "learner_idle_share": measures.idle_seconds / seconds,
@@ -75,12 +82,6 @@ class LearnerLoop(TrainingLoop):
             "updates_behind_mean": measures.updates_behind / max(1, measures.fragments),
             **asdict(measures),
         }
-
-    def _configured_ratio(self) -> float | None:
-        """Updates for each step as configured; None where it is so many for each episode."""
-        if self._gradient_steps < 0:
-            return 1.0
-        return None if self._round_steps is None else self._gradient_steps / self._round_steps
 
     def advance(self, target: int, stop: Callable[[], bool]) -> None:
         """Take fragments until `target` steps were taken; `stop` may end it after any of them."""
@@ -95,27 +96,33 @@ class LearnerLoop(TrainingLoop):
                 if fragment is not None:
                     self._admit(fragment)
 
-    def _ask(self, actors: Iterable[int], coming: int = 0) -> None:
-        """Ask actors for what they may have under way; `coming` steps are not counted yet."""
+    def _ask(self, actors: Iterable[int]) -> None:
+        """Ask actors for as many fragments as they may have under way."""
         settings, fleet = self._settings, self._fleet
         for actor in actors:
             while fleet.can_ask(actor, settings.in_flight):
-                before = self.env_steps + coming + fleet.waiting_steps
+                before = self.env_steps + fleet.waiting_steps
                 steps = min(settings.fragment_steps, self._steps - before)
                 if steps <= 0:
                     return
-                sequence = self._ledger.number(actor, fleet.under_way(actor))
-                if self._weights is None or (
-                    self.updates - self._version >= settings.publish_updates
-                ):
+                age = self.updates - self._version
+                if self._weights is None or age >= settings.publish_updates:
                     self._publish()
-                fleet.ask(
-                    Ask(actor, sequence, steps),
-                    self._version,
-                    self._weights,
-                    self._snapshot,
-                    random=before < self._learning_starts,
-                )
+                published = self._version, self._weights, self._snapshot
+                is_random = before < self._learning_starts
+                fleet.ask(Ask(actor, self._number(actor), steps), *published, random=is_random)
+
+    def _number(self, actor: int) -> int:
+        """Give the number to ask an actor for: one that never came, or else a new one.
+
+        It stays open until its fragment is admitted, however often it is asked for again and
+        whatever arrives late.
+        """
+        lost = self._open[actor] - self._fleet.under_way(actor)
+        sequence = min(lost, default=self._next[actor])
+        self._next[actor] = max(self._next[actor], sequence + 1)
+        self._open[actor].add(sequence)
+        return sequence
 
     def _publish(self) -> None:
         weights = self.agent.actor_parameters()
@@ -145,11 +152,13 @@ class LearnerLoop(TrainingLoop):
     def _admit(self, fragment: Fragment) -> None:
         """Offer a fragment's transitions to the buffer, once, and do the updates due for them."""
         measures = self.measures
-        if not self._ledger.admit(fragment.actor, fragment.sequence):
+        if fragment.sequence not in self._open[fragment.actor]:
             measures.duplicates += 1
             return
+        self._open[fragment.actor].remove(fragment.sequence)
+        self.env_steps += fragment.steps
         # Before it is learned from, so that the actor goes on meanwhile.
-        self._ask([fragment.actor], coming=fragment.steps)
+        self._ask([fragment.actor])
         measures.fragments += 1
         measures.bytes_received += fragment.nbytes
         measures.updates_behind += self.updates - fragment.version
@@ -157,7 +166,6 @@ class LearnerLoop(TrainingLoop):
         measures.withheld += fragment.steps - len(fragment.rewards)
         self._row_bytes = max(self._row_bytes, fragment.nbytes / fragment.steps)
         outcome = self.buffer.extend(*fragment.transitions())
-        self.env_steps += fragment.steps
         self._count_episodes(*fragment.episodes.T)
         self._successes += fragment.successes.tolist()
         if outcome.refused:
@@ -178,7 +186,7 @@ class LearnerLoop(TrainingLoop):
         """Give everything that a continuation needs, between two fragments."""
         return {
             **super().state_dict(),
-            "ledger": self._ledger.state_dict(),
+            "ledger": {"next": list(self._next), "open": [sorted(them) for them in self._open]},
             "left_over": self._left_over,
             "measures": asdict(self.measures),
         }
@@ -186,7 +194,8 @@ class LearnerLoop(TrainingLoop):
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Continue from `state_dict`; fragments that were under way are asked for again."""
         problems = super().load_state_dict(state)
-        self._ledger.load_state_dict(state["ledger"])
+        self._next = list(state["ledger"]["next"])
+        self._open = [set(numbers) for numbers in state["ledger"]["open"]]
         self._left_over = int(state["left_over"])
         for name, value in state["measures"].items():
             setattr(self.measures, name, value)

@@ -5,20 +5,90 @@ from __future__ import annotations
 import dataclasses
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 # Everything that acting needs, so that an actor which has started can begin at once.
 from frugalrl.agents.agent import Agent, make_agent
 from frugalrl.distributed.edge import EdgeFilter, Snapshot
-from frugalrl.distributed.fragments import Flags, Floats, Fragment, Steps, pack
 from frugalrl.training.config import TrainConfig, agent_settings
 from frugalrl.training.vector import SyncGroup
 
 if TYPE_CHECKING:
     from frugalrl.training.environments import EnvironmentFactory
+
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Indices = NDArray[np.int32]
+
+
+class Fragment(NamedTuple):
+    """Some steps of one actor's environments; (actor, sequence) names it."""
+
+    actor: int
+    sequence: int
+    version: int
+    """Updates behind the weights that acted."""
+    steps: int
+    """Environment steps taken, all environments of the actor together."""
+    seconds: float
+    """Time they took."""
+    episodes: NDArray[np.float64]
+    """(e, 2) reward and length of the episodes that ended."""
+    successes: NDArray[np.float64]
+    """Of those that told, whether they succeeded."""
+    states: Floats
+    """(s, d) each state once: what one step led to is what the next began with."""
+    observations: Indices
+    """(n,) row in `states` of each transition's observation; n is less than `steps` where an edge
+    filter has kept something back."""
+    actions: Floats
+    """(n, a) within [-1, 1]."""
+    rewards: NDArray[np.float64]
+    next_observations: Indices
+    """(n,) the row in `states` where it led."""
+    terminated: Flags
+    truncated: Flags
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays: what goes over the wire, but for a few hundred of wrapping."""
+        return sum(part.nbytes for part in self if isinstance(part, np.ndarray))
+
+    def transitions(self) -> tuple[Floats, Floats, NDArray[np.float64], Floats, Flags, Flags]:
+        """Give (n, ...) arrays in the order of `ReplayBuffer.add`'s arguments."""
+        return (
+            self.states[self.observations],
+            self.actions,
+            self.rewards,
+            self.states[self.next_observations],
+            self.terminated,
+            self.truncated,
+        )
+
+
+def pack(transitions: Sequence[NDArray[Any]], **about: Any) -> Fragment:
+    """Make a fragment of what its `transitions` will give."""
+    observations, actions, rewards, next_observations, terminated, truncated = transitions
+    states = np.concatenate([observations, next_observations])
+    # As bytes, so that states are told apart to the bit, and quickly.
+    whole = states.view(f"V{states.itemsize * states.shape[1]}").reshape(-1)
+    _, used, places = np.unique(whole, return_index=True, return_inverse=True)
+    rows = places.astype(np.int32)
+    return Fragment(
+        **about,
+        states=states[used],
+        observations=rows[: len(rewards)],
+        actions=actions,
+        rewards=rewards,
+        next_observations=rows[len(rewards) :],
+        terminated=terminated,
+        truncated=truncated,
+    )
 
 
 class Rollout:
@@ -74,25 +144,17 @@ class Rollout:
             self._version = version
         agent.rollout_started()
         taken: list[tuple[Any, ...]] = []
-        episodes: list[Any] = []
+        episodes = [np.empty((0, 2))]
         successes: list[float] = []
-        observations = self._observations
         most = -(-steps // group.count)
         while len(taken) < most and (not taken or time.perf_counter() - begun < seconds):
-            acting = np.nan_to_num(observations, nan=0.0, posinf=0.0, neginf=0.0)
+            acting = np.nan_to_num(self._observations, nan=0.0, posinf=0.0, neginf=0.0)
             actions = agent.act_random(group.count) if random else agent.act(acting)
             step = group.step(actions.environment)
-            taken.append(
-                (
-                    observations,
-                    actions.buffer,
-                    step.rewards,
-                    step.next_observations,
-                    step.terminated,
-                    step.truncated,
-                )
-            )
-            observations = step.observations
+            ends = step.terminated, step.truncated
+            acted = self._observations, actions.buffer, step.rewards
+            taken.append((*acted, step.next_observations, *ends))
+            self._observations = step.observations
             self._episodes[:, 0] += step.rewards
             self._episodes[:, 1] += 1
             if step.any_ended:
@@ -101,32 +163,25 @@ class Rollout:
                 successes += step.successes
                 episodes.append(self._episodes[ended])
                 self._episodes[ended] = 0.0
-        self._observations = observations
         made = min(steps, len(taken) * group.count)
-        wanted = np.arange(len(taken) * group.count).reshape(-1, group.count) < made
-        steps_taken = Steps(*(np.stack(part) for part in zip(*taken, strict=True)))
+        numbers = np.arange(len(taken) * group.count).reshape(-1, group.count).T
+        # Environment after environment, so that a buffer stores what neighbours share once.
+        transitions = [np.stack(part, axis=1)[numbers < made] for part in zip(*taken, strict=True)]
         if snapshot is not None:
-            wanted = self._keep_back(snapshot, steps_taken, wanted)
+            if self._edge is None or self._edge.version != snapshot.version:
+                self._edge = EdgeFilter(snapshot, seed=self.actor + snapshot.version)
+            wanted = self._edge.wants(transitions[0], transitions[2])
+            transitions = [part[wanted] for part in transitions]
         return pack(
-            steps_taken,
-            wanted,
+            transitions,
             actor=self.actor,
             sequence=sequence,
             version=version,
             steps=made,
             seconds=time.perf_counter() - begun,
-            episodes=np.concatenate([np.empty((0, 2)), *episodes]),
+            episodes=np.concatenate(episodes),
             successes=np.array(successes, dtype=np.float64),
         )
-
-    def _keep_back(self, snapshot: Snapshot, taken: Steps, wanted: Flags) -> Flags:
-        """Leave out what the learner would not keep, in the order in which it will see it."""
-        if self._edge is None or self._edge.version != snapshot.version:
-            self._edge = EdgeFilter(snapshot, seed=self.actor + snapshot.version)
-        chosen = wanted.T.copy()
-        observations = taken.observations.swapaxes(0, 1)[chosen]
-        chosen[chosen] = self._edge.wants(observations, taken.rewards.T[chosen])
-        return chosen.T
 
     def _begin(self, sequence: int) -> SyncGroup:
         threadpool_limits(1, user_api="blas")

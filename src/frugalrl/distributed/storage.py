@@ -179,7 +179,9 @@ class RunCopy:
         """Claim the run and copy it here, wherever it stopped; gives the names of its files."""
         self.storage.write(_CLAIM, self._claim)
         names = self.storage.fetch(self.folder)
-        self._pushed = {name: _stamp(self.folder / name) for name in names}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # deleted there meanwhile
+                self._pushed[name] = _stamp(self.folder / name)
         return names
 
     def put_all(self) -> None:
@@ -222,18 +224,16 @@ class RunCopy:
                 self.storage.delete(name)
 
     def _put(self, name: str) -> None:
-        # Before copying: what is written meanwhile is a reason to copy it again.
-        stamp = _stamp(self.folder / name)
-        if stamp is None or self._pushed.get(name) == stamp:
-            return
         try:
-            self.storage.put(self.folder / name, name)
+            # Before copying: what is written meanwhile is a reason to copy it again.
+            stamp = _stamp(self.folder / name)
+            if self._pushed.get(name) != stamp:
+                self.storage.put(self.folder / name, name)
+                self._pushed[name] = stamp
         except FileNotFoundError:
             # A checkpoint may have been deleted since it was seen, in favour of newer ones.
             if (self.folder / name).exists():
                 raise
-        else:
-            self._pushed[name] = stamp
 
     def _names(self) -> list[str]:
         """List what belongs into storage but checkpoints; locks and temporary files do not."""
@@ -247,10 +247,7 @@ class RunCopy:
         return sorted(path.relative_to(self.folder).as_posix() for path in found)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Give what changes when a file does; None where there is none."""
-    try:
-        about = path.stat()
-    except OSError:
-        return None
+def _stamp(path: Path) -> tuple[int, int]:
+    """Give what changes when a file does."""
+    about = path.stat()
     return about.st_size, about.st_mtime_ns

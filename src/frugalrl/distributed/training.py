@@ -86,11 +86,7 @@ def _sessions(settings: ActorSettings, address: str | None) -> Iterator[Callable
 
 
 def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
-    """Refuse what cannot work with actors.
-
-    Raises:
-        ConfigError: naming the setting.
-    """
+    """Refuse what cannot work with actors, naming the setting."""
     for name in ("actors", "fragment_steps", "in_flight", "publish_updates"):
         try:
             integer_from(name, getattr(settings, name), 1)
