@@ -54,9 +54,8 @@ class AdmissionLedger:
         # It decides and evicts as a ReplayBuffer does, but keeps nothing beside the slots.
         self._books = Storage(SLOTS_ALONE, self.capacity, 1, make_victims(self.eviction))
         self._intake = Intake(self._books, admission)
-        # Slot and position of each other; they differ after slots were given up alone.
+        # By slot, -1 for none; it is another number after slots were given up alone.
         self._position_of = np.full(self.capacity, -1, dtype=np.int32)
-        self._slot_at = np.full(self.capacity, -1, dtype=np.int32)
         self._size = 0
         admission.begin(self._space)
 
@@ -113,32 +112,25 @@ class AdmissionLedger:
         written = np.sort(np.fromiter(last_in.values(), dtype=np.int64))
         positions = np.full(len(rewards), -1, dtype=np.int64)
         if len(written):
-            self._find_positions(slots[written])
+            new = np.sort(slots[written][self._position_of[slots[written]] < 0])
+            self._position_of[new] = np.arange(self._size, self._size + len(new))
+            self._size += len(new)
             positions[written] = self._position_of[slots[written]]
             write(written, positions[written])
         return Outcome(codes, positions)
 
-    def _find_positions(self, slots: Rows) -> None:
-        """Give the next positions to slots that have none, in the order of their numbers."""
-        new = np.sort(slots[self._position_of[slots] < 0])
-        places = np.arange(self._size, self._size + len(new))
-        self._position_of[new], self._slot_at[places] = places, new
-        self._size += len(new)
-
     def _release(self, released: Rows, move: Callable[[Rows, Rows], None]) -> None:
         """Close the gaps of slots that the filter has given up."""
-        emptied = self._position_of[released].astype(np.int64)
-        gone = released[emptied >= 0]  # the others came and went within one call
-        emptied = emptied[emptied >= 0]
-        self._position_of[gone] = -1
+        gone = released[self._position_of[released] >= 0]  # others came and went within one call
+        if not len(gone):
+            return
+        emptied, self._position_of[gone] = self._position_of[gone].astype(np.int64), -1
         self._size -= len(gone)
         gaps = np.sort(emptied[emptied < self._size])
-        beyond = np.arange(self._size, self._size + len(gone))
-        movers = beyond[~np.isin(beyond, emptied)]
-        moved = self._slot_at[movers]
-        self._position_of[moved], self._slot_at[gaps] = gaps, moved
-        if len(gone):
-            move(movers, gaps)
+        moved = np.flatnonzero(self._position_of >= self._size)
+        moved = moved[np.argsort(self._position_of[moved])]
+        sources, self._position_of[moved] = self._position_of[moved].astype(np.int64), gaps
+        move(sources, gaps)
 
     def oldest_first(self) -> Rows:
         """List the positions in use by the age of what they hold."""
@@ -152,7 +144,7 @@ class AdmissionLedger:
     @property
     def nbytes(self) -> int:
         """Bytes of the filter's state, and of the books for the slots in use."""
-        return self._intake.nbytes + 8 * self._size
+        return self._intake.nbytes + 4 * self._size
 
     def state_dict(self) -> dict[str, Any]:
         """Ages, positions, counts and the filter's state, as arrays and JSON values."""
@@ -195,8 +187,8 @@ class AdmissionLedger:
             raise ValueError("the state's slots and positions do not belong together")
         admission = type(self.admission).from_state_dict(state["admission"])
         self._books, self._intake = books, Intake(books, admission)
-        self._position_of[:], self._slot_at[:] = -1, -1
-        self._position_of[slots], self._slot_at[positions] = positions, slots
+        self._position_of[:] = -1
+        self._position_of[slots] = positions
         self._size = len(slots)
 
 
