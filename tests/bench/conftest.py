@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench_made_up import make_results_in
 
-from frugalrl.bench.report.drawing import FORMATS
+from frugalrl.bench.report.figure import FORMATS
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from frugalrl.bench.aggregate import MethodSummary, Summary, summarize
 from frugalrl.bench.command import result_lines
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report import tables
-from frugalrl.bench.report.drawing import render, tick_label
-from frugalrl.bench.report.figure import Bars, Figure, Line, told_apart
+from frugalrl.bench.report.figure import Bars, Figure, Line, render, tick_label, told_apart
 from frugalrl.bench.report.figures import all_figures, reward_over_bytes
 from frugalrl.bench.report.table import Column, Entry, Table, show, to_latex, to_markdown
 from frugalrl.bench.report.verdict import verdict, warnings

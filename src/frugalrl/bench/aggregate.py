@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class MethodSummary:
 
     def mean(self, key: str) -> float:
         """Average a measured number over seeds, by its name in a run's summary."""
-        return finite_mean([result.number(key) for result in self.runs.values()])
+        return finite_mean(result.number(key) for result in self.runs.values())
 
     def sd(self, key: str) -> float:
         """Standard deviation of a measured number over seeds, NaN for one seed."""
@@ -147,12 +148,10 @@ def summarize(results: Results) -> Summary:
                 others = compared if method != reference else {}
                 entries[task, method] = _summarize_method(task, method, runs, others)
     scores = _normalised(entries)
-    left_out = tuple(task for task in results.tasks if task not in scores.get(BASELINE, {}))
-    over = tuple(
-        _summarize_suite(method, scores)
-        for method in results.methods
-        if method in scores and len(scores[BASELINE]) > 1
-    )
+    common = scores.get(BASELINE, {})
+    left_out = tuple(task for task in results.tasks if task not in common)
+    scored = [method for method in results.methods if method in scores and len(common) > 1]
+    over = tuple(_summarize_suite(method, scores[method], common) for method in scored)
     return Summary(results, reference, entries, over, scores, left_out)
 
 
@@ -175,13 +174,13 @@ def _normalised(
 def _summarize_method(
     task: TaskKey, method: str, runs: dict[int, Result], compared: dict[int, float]
 ) -> MethodSummary:
-    rewards = _rewards(runs)
-    late = _finite({seed: _late_reward(result) for seed, result in runs.items()})
+    late = {}
+    for seed, result in runs.items():
+        steps, curve = result.curve
+        late[seed] = finite_mean(curve[steps > result.run.steps / 2])
+    rewards, late = _rewards(runs), _finite(late)
     means, late_means = (list(found.values()) or [math.nan] for found in (rewards, late))
-
-    def generator(estimate: str) -> np.random.Generator:
-        return generator_for(*task, method, estimate)
-
+    generator = partial(generator_for, *task, method)
     comparison = None
     if compared and rewards:
         comparison = statistics.compare_means(rewards, compared, generator("difference"))
@@ -198,16 +197,15 @@ def _summarize_method(
     )
 
 
-def _summarize_suite(method: str, scores: dict[str, dict[TaskKey, Scores]]) -> SuiteSummary:
-    tasks = list(scores[method].values())
-    baseline = [scores[BASELINE][task] for task in scores[method]]
-
-    def generator(estimate: str) -> np.random.Generator:
-        return generator_for("suite", method, estimate)
-
+def _summarize_suite(
+    method: str, scores: dict[TaskKey, Scores], baseline: dict[TaskKey, Scores]
+) -> SuiteSummary:
+    tasks = list(scores.values())
+    generator = partial(generator_for, "suite", method)
     improvement = None
     if method != BASELINE:
-        improvement = statistics.estimate_improvement(tasks, baseline, generator("better"))
+        others = [baseline[task] for task in scores]
+        improvement = statistics.estimate_improvement(tasks, others, generator("better"))
     iqm = statistics.stratified_bootstrap(tasks, statistics.pooled_iqm, generator("iqm"))
     mean = statistics.stratified_bootstrap(tasks, statistics.pooled_mean, generator("mean"))
     return SuiteSummary(method, len(tasks), iqm, mean, improvement)
@@ -222,16 +220,11 @@ def buffer_mean(runs: dict[int, Result], *keys: str) -> float:
             found = found.get(key) if isinstance(found, dict) else None
         return float(found) if isinstance(found, (int, float)) else math.nan
 
-    return finite_mean([measure(result) for result in runs.values()])
+    return finite_mean(map(measure, runs.values()))
 
 
 def _rewards(runs: dict[int, Result]) -> dict[int, float]:
-    return _finite({seed: result.reward for seed, result in runs.items()})
-
-
-def _late_reward(result: Result) -> float:
-    steps, rewards = result.curve
-    return finite_mean(rewards[steps > result.run.steps / 2].tolist())
+    return _finite({seed: result.number("reward") for seed, result in runs.items()})
 
 
 def _finite(rewards: dict[int, float]) -> dict[int, float]:

@@ -36,19 +36,11 @@ def execute(
     backend: AbstractContextManager[Start] | None = None,
     closing: Callable[[Summary], list[str]] | None = None,
 ) -> int:
-    """Run a suite and write its report.
+    """Run a suite and write its report; a dry run only lists the runs and estimates their time.
 
-    Args:
-        suite: What to run.
-        out: Results directory.
-        scale: Multiplies the length of every run.
-        jobs: Runs at a time on this machine; another backend is given all at once.
-        dry_run: Only list the runs and estimate their time.
-        keep_buffers: Keep each run's final buffer.
-        open_report: Open the report in the browser.
-        command: What the user typed.
-        backend: Gives what starts the runs, as a context; None: processes of this machine.
-        closing: Makes the lines that are printed at the end; None: a table and the verdict.
+    As many run at a time as `jobs` says, or all at once where a `backend` gives, as a context, what
+    starts them. `command` is what the user typed; `closing` makes the lines printed at the end, if
+    not a table and the verdict.
 
     Returns:
         An exit code: 0, 1 if a run failed, 128 plus the signal's number if one stopped it.
@@ -63,22 +55,15 @@ def execute(
         print("\n".join(describe_runs(runs)), flush=True)
         print(estimate_line(runs, jobs))
         return 0
-    at_a_time = jobs if backend is None else len(runs)
 
     def start_here(job: Job) -> Process:
         return start_process(job.directory, job.place, keep_buffer=keep_buffers)
 
+    about = {"suite": suite.name, "command": command, "made": time.strftime("%Y-%m-%d")}
+    about |= {"commit": origin.commit(), "machine": origin.machine()}
     with writing(out), backend or nullcontext(start_here) as start:
-        grid = Grid(out, runs, start, jobs=at_a_time)
-        grid.prepare(
-            {
-                "suite": suite.name,
-                "command": command,
-                "made": time.strftime("%Y-%m-%d"),
-                "commit": origin.commit(),
-                "machine": origin.machine(),
-            }
-        )
+        grid = Grid(out, runs, start, jobs=jobs if backend is None else len(runs))
+        grid.prepare(about)
         with open_view(grid.jobs) as view:
             stopped = grid.run(view)
     states = [job.state for job in grid.jobs]
@@ -102,30 +87,26 @@ def result_lines(summary: Summary, *, words: bool = True) -> list[str]:
     against = "baseline" if summary.reference == BASELINE else "FAC"
     tasks = len(summary.results.tasks) > 1
     heads = ("seeds", "reward", f"vs {against}", "second half", "transitions", "buffer", "training")
-    rows: list[tuple[str, ...]] = [("", *heads)]
+    rows = [["", *heads]]
     for (task, name), entry in summary.methods.items():
         digits = digits_for(entry.reward.value)
         found = entry.against_reference
-        rows.append(
-            (
-                f"{task_name(task)}: {name}" if tasks else name,
-                str(len(entry.seeds)),
-                show_interval(entry.reward, digits),
-                "" if found is None else show_interval(found.difference, digits, sign=True),
-                show_interval(entry.late_reward, digits),
-                show(entry.size, 0),
-                f"{show(entry.bytes / 1e6)} MB",
-                f"{show(entry.train_seconds, 0)} s",
-            )
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            text.rjust(width) if place else text.ljust(width)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+        row = [
+            f"{task_name(task)}: {name}" if tasks else name,
+            str(len(entry.seeds)),
+            show_interval(entry.reward, digits),
+            "" if found is None else show_interval(found.difference, digits, sign=True),
+            show_interval(entry.late_reward, digits),
+            show(entry.size, 0),
+            f"{show(entry.bytes / 1e6)} MB",
+            f"{show(entry.train_seconds, 0)} s",
+        ]
+        rows.append(row)
+    first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = []
+    for name, *texts in rows:
+        numbers = (f"  {text:>{width}}" for text, width in zip(texts, widths, strict=True))
+        lines.append(f"{name:<{first}}{''.join(numbers)}")
     return [*lines, "", *textwrap.wrap(verdict(summary), 100)] if words else lines
 
 

@@ -32,20 +32,13 @@ def describe_contents(
     batch_size: int,
     generator: np.random.Generator,
 ) -> dict[str, Any]:
-    """Measure a buffer with the cells of a fitted filter, as JSON values.
+    """Measure everything stored (m, d) with the cells of a fitted filter, as JSON values.
 
-    Args:
-        observations: (m, d), everything stored.
-        rewards: (m,).
-        partition: A fitted filter; only its cells and its half width are used.
-        batch_size: Size of the minibatches in which equivalents are counted.
-        generator: Draws those minibatches.
+    Equivalents are counted in minibatches of `batch_size` that the generator draws.
     """
     cells = partition.cell_ids(observations)
-    scale = partition.reward_scale_
-    classes = theorems.equivalence_classes(
-        cells, np.asarray(rewards, dtype=np.float64) / scale, partition.settings.half_width
-    )
+    scaled = np.asarray(rewards, dtype=np.float64) / partition.reward_scale_
+    classes = theorems.equivalence_classes(cells, scaled, partition.settings.half_width)
     _, counts = np.unique(cells, return_counts=True)
     dimensions = partition.important_dimensions_
     return {
@@ -61,12 +54,9 @@ def describe_contents(
 
 
 def cells_from(observations: Floats, rewards: Floats, space: Any) -> FrugalFilter:
-    """Fit a filter on some transitions, for its cells.
+    """Fit a filter, for its cells, on transitions (n, d) that are its warm-up.
 
-    Args:
-        observations: (n, d), all of them the filter's warm-up.
-        rewards: (n,).
-        space: Observation space, whose finite bounds give the ranges.
+    Finite bounds of the observation space give the ranges.
     """
     from frugalrl.admission.frugal import FrugalFilter
 
@@ -125,27 +115,18 @@ def state_map(visited: Floats, stored: Floats, warmup: int) -> dict[str, Any]:
     width = visited.shape[1]
     order = important_dimensions(visited[: max(warmup, width)], 1e-9, 1.0)
     first, second = int(order[0]), int(order[min(1, width - 1)])
-    ranges = [_range(visited[:, place]) for place in (first, second)]
-
-    def count(states: Floats) -> list[list[int]]:
-        both = (states[:, second], states[:, first])
-        counts = np.histogram2d(*both, MAP_SIZE, ranges[::-1])[0]
-        return [list(map(int, row)) for row in counts]
-
+    places = [second, first]  # rows of the counts go along the second
+    seen, bounds = np.histogramdd(visited[:, places].astype(np.float64), MAP_SIZE)
+    kept, _ = np.histogramdd(stored[:, places].astype(np.float64), bounds)
     return {
         "dimensions": [first, second],
-        "ranges": ranges,
-        "visited": count(visited),
-        "stored": count(stored),
+        "ranges": [[float(edges[0]), float(edges[-1])] for edges in reversed(bounds)],
+        "visited": seen.astype(int).tolist(),
+        "stored": kept.astype(int).tolist(),
     }
-
-
-def _range(values: Floats) -> list[float]:
-    low, high = float(values.min()), float(values.max())
-    return [low, high] if high > low else [low - 0.5, high + 0.5]
 
 
 def power_histogram(counts: NDArray[np.integer[Any]]) -> list[int]:
     """Count numbers by powers of two: 1, 2 to 3, 4 to 7, and so on."""
-    powers = np.floor(np.log2(np.asarray(counts, dtype=np.float64))).astype(np.int64)
+    powers = np.floor(np.log2(counts)).astype(np.int64)
     return [int(count) for count in np.bincount(powers)]

@@ -84,9 +84,8 @@ class Job:
     @property
     def is_ready(self) -> bool:
         """Whether the run can be started."""
-        if self.state != "waiting" or self.run.needs is None:
-            return self.state == "waiting"
-        return self.source is not None and self.source.state == "done"
+        matched = self.source is not None and self.source.state == "done"
+        return self.state == "waiting" and (self.run.needs is None or matched)
 
     def stop(self) -> None:
         """Ask the run to save and stop, once: a second signal would end it at once."""
@@ -107,12 +106,11 @@ def start_process(
     gpu: bool = False,
     worker: Sequence[str] = WORKER,
 ) -> subprocess.Popen[bytes]:
-    """Start the process that brings a run to its end, with one thread.
+    """Start the process that brings the run of a directory to its end, with one thread.
 
     Args:
         directory: Of the run; what the process says goes into a file there.
-        place: It stays on the core of this number, counted from 0 again where they are fewer; None:
-            anywhere.
+        place: It stays on the core of this number, counted from 0 again where they are fewer.
         keep_buffer: Keep the run's final buffer, which can be large.
         gpu: Let JAX choose its device instead of the CPU.
         worker: Command.
@@ -136,14 +134,7 @@ def start_process(
 
 
 class Grid:
-    """A results directory and the jobs that fill it.
-
-    Args:
-        root: The results directory, new or of the same grid.
-        runs: What to run.
-        start: What starts one.
-        jobs: Runs at a time.
-    """
+    """A results directory, new or of the same grid, and the jobs that fill it, some at a time."""
 
     def __init__(
         self, root: str | Path, runs: Sequence[Run], start: Start, *, jobs: int = 1
@@ -246,7 +237,9 @@ class Grid:
                 if not running:
                     break
             elif not running and not any(job.is_ready for job in self.jobs):
-                self._block_the_rest(view)
+                for job in [job for job in self.jobs if job.state == "waiting"]:
+                    job.state = "blocked"
+                    view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
             view.update(self.jobs)
             time.sleep(_POLL)
         view.update(self.jobs)
@@ -259,11 +252,11 @@ class Grid:
             job.directory / RUN_FILE,
             {**job.run.to_json(), "fingerprint": job.run.fingerprint, "derived": job.derived},
         )
-        resumed = (job.directory / RUN_DIRECTORY).is_dir()
+        how = "resumed" if (job.directory / RUN_DIRECTORY).is_dir() else "started"
         job.place = place
         job.process = self._start_run(job)
         job.state, job.started = "running", time.monotonic()
-        view.tell(f"{'resumed' if resumed else 'started'}  {job.run.name}")
+        view.tell(f"{how}  {job.run.name}")
 
     def _finish(self, job: Job, code: int, view: View) -> None:
         job.process = None
@@ -280,12 +273,6 @@ class Grid:
             job.state = "failed"
             job.detail = _failure(job.directory, code)
             view.tell(f"FAILED   {job.run.name}\n{job.detail}")
-
-    def _block_the_rest(self, view: View) -> None:
-        for job in self.jobs:
-            if job.state == "waiting":
-                job.state = "blocked"
-                view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
 
 
 def _derive(job: Job) -> dict[str, Any]:
@@ -305,18 +292,15 @@ def _derive(job: Job) -> dict[str, Any]:
 
 def _failure(directory: Path, code: int) -> str:
     """Give what a run said of its failure, or write down what can be known of it."""
-    told, log = (_text(directory / name) for name in (ERROR_FILE, OUTPUT_FILE))
-    if not told:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        words = log[-4000:] or "none; is the disk full?"
-        told = f"The process ended with {how}. Its last words:\n{words}"
+    texts = dict.fromkeys((ERROR_FILE, OUTPUT_FILE), "")
+    for name in texts:
         with contextlib.suppress(OSError):
-            (directory / ERROR_FILE).write_text(told, encoding="utf-8")
-    return told
-
-
-def _text(path: Path) -> str:
-    """Read a file as text; empty where there is none."""
+            texts[name] = (directory / name).read_text(encoding="utf-8", errors="replace")
+    if texts[ERROR_FILE]:
+        return texts[ERROR_FILE]
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    words = texts[OUTPUT_FILE][-4000:] or "none; is the disk full?"
+    told = f"The process ended with {how}. Its last words:\n{words}"
     with contextlib.suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace")
-    return ""
+        (directory / ERROR_FILE).write_text(told, encoding="utf-8")
+    return told

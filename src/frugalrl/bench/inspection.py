@@ -44,11 +44,7 @@ def load_buffer(path: str | os.PathLike[str]) -> ReplayBuffer:
 
 
 def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Measure a run's buffer, as JSON values.
-
-    Raises:
-        RunDirectoryError: the run has no buffer.
-    """
+    """Measure a run's buffer, as JSON values; see `load_buffer` for what it raises."""
     from frugalrl.bench.contents import cells_from, describe_contents
 
     directory = RunDirectory(path)
@@ -57,6 +53,7 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     stats = buffer.stats
     stored = buffer.transitions()
     observations = stored.observations.reshape(len(stored.rewards), -1)
+    rewards = stored.rewards.astype(np.float64) if len(buffer) else np.zeros(1)
     found: dict[str, Any] = {
         "env": config.env_name,
         "algo": config.algo,
@@ -66,7 +63,12 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         "bytes": buffer.nbytes,
         "filter_bytes": int(buffer.admission.nbytes),
         "stats": asdict(stats) | {"acceptance_rate": stats.acceptance_rate},
-        "rewards": _spread(stored.rewards),
+        "rewards": {
+            "least": float(rewards.min()),
+            "most": float(rewards.max()),
+            "median": float(np.median(rewards)),
+            "mean": float(rewards.mean()),
+        },
         "acceptance": acceptance(read_rows(directory.metrics)),
     }
     partition: Any = buffer.admission
@@ -111,8 +113,9 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
     ]
     if found["acceptance"]:
         shares = [part["stored"] for part in found["acceptance"]]
+        picture = "".join(_BLOCKS[round(min(max(share, 0.0), 1.0) * 8)] for share in shares)
         lines.append(
-            f"accepted  {_sparkline(shares)}  from {shares[0]:.0%} at the beginning to "
+            f"accepted  {picture}  from {shares[0]:.0%} at the beginning to "
             f"{shares[-1]:.0%} at step {found['acceptance'][-1]['env_steps']:,}"
         )
     spread = found["rewards"]
@@ -121,13 +124,11 @@ def inspection_lines(found: dict[str, Any]) -> list[str]:
         f"median {spread['median']:,.3g}, mean {spread['mean']:,.3g}"
     )
     contents = found.get("contents")
-    return lines + (_content_lines(contents) if contents else [])
-
-
-def _content_lines(contents: dict[str, Any]) -> list[str]:
+    if not contents:
+        return lines
     measures, minibatch = contents["measures"], contents["minibatch"]
     bars = contents["rewards_a_cell"]
-    lines = [
+    lines += [
         f"cells     {contents['cells']:,} over {contents['important_dimensions']} of "
         f"{contents['observations']} dimensions {contents['dimensions']}; "
         f"at most {contents['most_rewards_a_cell']:,} rewards in one",
@@ -146,17 +147,3 @@ def _content_lines(contents: dict[str, Any]) -> list[str]:
         f"it (zeta); factor (b + zeta^2 + zeta) / b = {minibatch['factor']:.2f}",
     ]
     return lines
-
-
-def _spread(values: Any) -> dict[str, float]:
-    known = np.asarray(values, dtype=np.float64) if len(values) else np.zeros(1)
-    return {
-        "least": float(known.min()),
-        "most": float(known.max()),
-        "median": float(np.median(known)),
-        "mean": float(known.mean()),
-    }
-
-
-def _sparkline(shares: list[float]) -> str:
-    return "".join(_BLOCKS[round(min(max(share, 0.0), 1.0) * 8)] for share in shares)

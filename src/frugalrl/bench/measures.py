@@ -25,11 +25,9 @@ def recent_mean(
 
     Args:
         episodes: (n,) episodes ended so far, at each row of a log.
-        rewards: (n,) mean reward of those that ended since the row before; NaN if none did.
+        rewards: (n,) mean reward of those that ended since the row before; NaN if none did. So is
+            the result before the first episode has ended.
         window: Episodes to average, or all so far while there are fewer.
-
-    Returns:
-        (n,) the means; NaN before the first episode has ended.
     """
     ended = np.asarray(episodes, dtype=np.float64)
     means = np.asarray(rewards, dtype=np.float64)
@@ -43,18 +41,12 @@ def recent_mean(
 
 
 def convergence_point(steps: ArrayLike, rewards: ArrayLike) -> float | None:
-    """Find the step at which the reward enters its final band and stays there (CP).
+    """Find the step at which a learning curve enters its final band and stays there (CP).
 
     The band is `[0.9 r_max, r_max]`, with r_max the best reward of the training. A run without any
     positive reward is first shifted up by the absolute value of its worst reward, because ninety
-    per cent of a negative number lies above it.
-
-    Args:
-        steps: Environment steps of a learning curve, in order.
-        rewards: The curve.
-
-    Returns:
-        The step, or None where the curve ends outside the band: the run never settled.
+    per cent of a negative number lies above it. None where the curve ends outside the band: the
+    run never settled.
     """
     at = np.asarray(steps, dtype=np.float64)
     curve = np.asarray(rewards, dtype=np.float64)
@@ -70,11 +62,7 @@ def convergence_point(steps: ArrayLike, rewards: ArrayLike) -> float | None:
 
 
 def reduction(baseline: float, value: float) -> float:
-    """Compute how much less a number is, in per cent of the baseline's.
-
-    The paper's Delta CP (how much earlier a method converges) and Delta |R| (how much smaller its
-    buffer is).
-    """
+    """Compute how much less a number is, in per cent: the paper's Delta CP and Delta |R|."""
     return _percent(baseline - value, baseline)
 
 
@@ -98,11 +86,7 @@ def translate_rewards(reward_baseline: float, reward: float) -> tuple[float, flo
 def sample_efficiency(
     reward_baseline: float, size_baseline: float, reward: float, size: float
 ) -> float:
-    """Compute the reward per stored transition, relative to the baseline's (P).
-
-    Returns:
-        The ratio of the translated rewards per transition; NaN where the baseline's is zero.
-    """
+    """Compute the translated reward per stored transition over the baseline's (P); NaN over 0."""
     translated_baseline, translated = translate_rewards(reward_baseline, reward)
     if size <= 0 or size_baseline <= 0 or translated_baseline == 0.0:
         return math.nan
@@ -112,11 +96,9 @@ def sample_efficiency(
 def mean_curve(
     runs: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Put several runs' curves on common steps by linear interpolation.
+    """Interpolate several runs' curves at all their steps that lie within every one of them.
 
-    Returns:
-        The steps, from the latest beginning to the earliest end of the runs, and an array
-        `(runs, steps)` of values.
+    Gives the steps and an array `(runs, steps)` of values.
     """
     curves = [(steps, values) for steps, values in runs if steps.size]
     if not curves:

@@ -107,11 +107,7 @@ PARAMETERS = {
 
 
 def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
-    """Find a method by name, with parameters after an `@` if there are any.
-
-    Args:
-        name: For example `baseline`, `fac+per` or `fac@epsilon=0.1`.
-        extra: Further methods, defined by a suite.
+    """Find a method, known or of a suite's own, with parameters after an `@` if there are any.
 
     Raises:
         BenchError: For an unknown method or parameter; the nearest is named.
@@ -162,7 +158,8 @@ def has_share(name: str) -> bool:
 
 def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) -> Method:
     name = f"{method.name}@{changes}"
-    made = replace(method, name=name, settings=dict(method.settings))
+    settings = dict(method.settings)
+    made = replace(method, name=name, settings=settings)
     words = []
     for key, text in split_variant(name)[1].items():
         if not text:
@@ -170,14 +167,23 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
         if key in PARAMETERS:
             if method.settings.get("admission") != "fac":
                 raise BenchError(f"method {name!r}: {method.name} has no filter to change {key} of")
-            changed = {**made.settings, PARAMETERS[key].setting: _parse(key, text)}
-            made = replace(made, settings=changed, color=PLAIN_COLOR)
+            settings[PARAMETERS[key].setting] = _parse(key, text)
+            made = replace(made, color=PLAIN_COLOR)
             words.append(f"{key} {text}")
         elif key == "share":
-            made = _with_share(made, text)
-            words.append(f"{100 * made.settings['buffer_share']:g} % of the steps")
+            share = settings["buffer_share"] = _parse_share(text)
+            admission = settings.get("admission")
+            if admission == MATCHED_DROP:
+                raise BenchError(f"method {name!r}: random-drop has no size of its own to set")
+            if admission == MATCHED_REPLACE:
+                # A full buffer of fixed size that evicts at random is the same.
+                del settings["admission"]
+                settings["eviction"] = "random"
+            # A fixed size needs no run to follow.
+            made = replace(made, needs=None, dash="dot" if share < 0.1 else made.dash)
+            words.append(f"{100 * share:g} % of the steps")
         elif key == "eviction":
-            made = replace(made, settings={**made.settings, "eviction": text})
+            settings["eviction"] = text
             words.append(f"{text} eviction")
         elif key == "of":
             source = find_method(text, known)
@@ -188,30 +194,19 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             made = replace(made, source=source.name)
             words.append(f"as {source.label}")
         else:
-            known_parameters = [*PARAMETERS, "share", "eviction", "of"]
-            check_choice("parameter", key, known_parameters, BenchError)
+            check_choice("parameter", key, [*PARAMETERS, "share", "eviction", "of"], BenchError)
     shown = ", ".join(words)
     return replace(made, label=f"{method.label}, {shown}", about=f"{method.about}; {shown}")
 
 
-def _with_share(method: Method, text: str) -> Method:
-    """Give a method's buffer a share of the run's steps instead of what it takes from a run."""
+def _parse_share(text: str) -> float:
     try:
         share = float(text)
     except ValueError:
         share = 0.0
     if not 0.0 < share <= 1.0:
         raise BenchError(f"share={text!r} is no share of a run's steps; use 0 < share <= 1")
-    settings = {**method.settings, "buffer_share": share}
-    if settings.get("admission") == MATCHED_DROP:
-        raise BenchError(f"method {method.name!r}: random-drop has no size of its own to set")
-    if settings.get("admission") == MATCHED_REPLACE:
-        # A fixed size needs no run to follow: a full buffer that evicts at random is the same.
-        del settings["admission"]
-        settings["eviction"] = "random"
-    return replace(
-        method, settings=settings, needs=None, dash="dot" if share < 0.1 else method.dash
-    )
+    return share
 
 
 def _parse(parameter: str, text: str) -> Any:

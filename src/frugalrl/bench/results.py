@@ -34,11 +34,6 @@ class Result:
     done: Mapping[str, Any]
     """Summary written when the run ended: reward, sizes, times, and what its buffer held."""
 
-    @property
-    def reward(self) -> float:
-        """Mean reward of the final policy's evaluation episodes."""
-        return self.number("reward")
-
     def number(self, key: str) -> float:
         """Give a measured number, NaN where it was not measured."""
         value = self.done.get(key)
@@ -151,7 +146,7 @@ def read_results(directory: str | Path) -> Results:
     runs = listed_runs(grid)
     if not runs:
         raise BenchError(f"{root} holds no results: its {GRID_FILE} lists no runs")
-    found = [read_result(root, run) for run in runs]
+    found = [_read_result(root, run) for run in runs]
     own = {
         run.method: Method(run.method, run.label, "", run.settings)
         for run in runs
@@ -162,8 +157,7 @@ def read_results(directory: str | Path) -> Results:
     return Results(root, grid, done, problems, own)
 
 
-def read_result(root: Path, run: Run) -> Result | Problem:
-    """Look at one run's directory."""
+def _read_result(root: Path, run: Run) -> Result | Problem:
     directory = run.directory(root)
     if read_json(directory / RUN_FILE) is None:
         return Problem(run, "missing")
@@ -185,20 +179,15 @@ def read_done(directory: Path, run: Run) -> dict[str, Any] | None:
 
 
 def read_columns(path: Path) -> dict[str, Column]:
-    """Read a CSV of numbers, column by column; empty entries and half-written rows are NaN or cut.
-
-    A run that was killed may leave its last row incomplete: that row is left out.
-    """
+    """Read a CSV of numbers, column by column: NaN where empty, without a half-written last row."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file))
+            names, *rows = list(csv.reader(file)) or [[]]
     except OSError:
         return {}
-    whole = [[_number(text) for text in row] for row in rows[1:] if len(row) == len(rows[0])]
-    return {
-        name: np.array([row[index] for row in whole], dtype=np.float64)
-        for index, name in enumerate(rows[0] if rows else ())
-    }
+    whole = [[_number(text) for text in row] for row in rows if len(row) == len(names)]
+    columns = np.array(whole, dtype=np.float64).reshape(len(whole), len(names)).T
+    return dict(zip(names, columns, strict=True))
 
 
 def _number(text: str) -> float:

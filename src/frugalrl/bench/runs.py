@@ -106,9 +106,7 @@ def listed_runs(grid: Mapping[str, Any]) -> list[Run]:
 def expand(suite: Suite, scale: float = 1.0) -> list[Run]:
     """List a suite's runs: for each task and seed, controls after what they are made to match.
 
-    Args:
-        suite: What to run.
-        scale: Multiplies the length of every run, with its random start and the filter's warm-up.
+    `scale` multiplies the length of every run, with its random start and the filter's warm-up.
     """
     if not 0.0 < scale <= 1.0:
         raise BenchError(f"scale={scale} must be above 0 and at most 1")
@@ -133,13 +131,10 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
 
     method = suite.method(method_name)
     common = {**suite.settings, **task.settings}
+    of_filters = {"fac_warmup_steps": WARMUP_STEPS, **common, **suite.frugal, **method.settings}
+    settings = {name: it for name, it in common.items() if not name.startswith(OF_THE_FILTER)}
     if method.frugal:
-        common |= suite.frugal
-    settings = {
-        name: value
-        for name, value in common.items()
-        if method.frugal or not name.startswith(OF_THE_FILTER)
-    }
+        settings = {**common, **suite.frugal}
     settings |= method.settings
     preset = {} if settings.get("preset") == "none" else find_preset(task.env, task.algo)
     steps = preset.get("steps") if task.steps is None else task.steps
@@ -148,8 +143,7 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
             f"{task.env} with {task.algo} has no preset, so its length is unknown: set steps, or "
             "pass --steps"
         )
-    of_all = {"fac_warmup_steps": WARMUP_STEPS, **common, **suite.frugal, **settings}
-    warmup = int(of_all["fac_warmup_steps"])
+    warmup = int(of_filters["fac_warmup_steps"])
     if scale < 1.0:
         steps = max(1, round(steps * scale))
         start = {**defaults(task.algo), **preset, **settings}["learning_starts"]
@@ -160,18 +154,9 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
     if "buffer_share" in settings:
         settings["buffer_size"] = max(1, round(steps * settings.pop("buffer_share")))
     settings.setdefault("eval_every", max(1, steps // suite.evaluations))
-    return Run(
-        task.env,
-        task.algo,
-        method.name,
-        seed,
-        steps,
-        dict(sorted(settings.items())),
-        method.needs,
-        method.label,
-        warmup,
-        method.source,
-    )
+    chosen = dict(sorted(settings.items()))
+    about = (method.needs, method.label, warmup, method.source)
+    return Run(task.env, task.algo, method.name, seed, steps, chosen, *about)
 
 
 def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:

@@ -63,12 +63,11 @@ class Comparison:
 def pooled_iqm(tasks: Sequence[Scores]) -> Scores:
     """Average the middle half of all runs of all tasks; each task is `(replications, seeds)`.
 
-    `floor(n / 4)` of n values are cut at each end, as SciPy's `trim_mean` and so rliable do; fewer
-    than four values give the plain mean.
+    Of n values `floor(n / 4)` are cut at each end, as rliable does.
     """
     ordered = np.sort(np.concatenate(tasks, axis=1), axis=1)
-    count = ordered.shape[1]
-    return np.asarray(ordered[:, count // 4 : count - count // 4].mean(axis=1))
+    cut = ordered.shape[1] // 4
+    return np.asarray(ordered[:, cut : ordered.shape[1] - cut].mean(axis=1))
 
 
 def pooled_mean(tasks: Sequence[Scores]) -> Scores:
@@ -82,11 +81,8 @@ def improvement(xs: Sequence[Scores], ys: Sequence[Scores]) -> Scores:
     Ties count one half: the Mann-Whitney U statistic over the number of pairs. Each task is
     `(replications, seeds)`.
     """
-    shares = []
-    for x, y in zip(xs, ys, strict=True):
-        difference = x[:, :, None] - y[:, None, :]
-        wins = (difference > 0).mean(axis=(1, 2)) + 0.5 * (difference == 0).mean(axis=(1, 2))
-        shares.append(wins)
+    differences = [x[:, :, None] - y[:, None, :] for x, y in zip(xs, ys, strict=True)]
+    shares = [(np.sign(difference) / 2 + 0.5).mean(axis=(1, 2)) for difference in differences]
     return np.asarray(np.mean(shares, axis=0))
 
 
@@ -106,14 +102,8 @@ def stratified_bootstrap(
 ) -> Estimate:
     """Estimate over tasks with a percentile interval, runs redrawn within each task.
 
-    Args:
-        tasks: Scores of each task's runs.
-        estimator: Takes one `(replications, seeds)` array per task, gives `(replications,)`.
-        generator: Source of the resampling; the caller's, so that results are reproducible.
-        replications: Number of resamples.
-
-    Returns:
-        The estimate. It has no interval where a task has fewer than three runs.
+    The estimator takes one `(replications, seeds)` array per task and gives `(replications,)`.
+    There is no interval where a task has fewer than three runs.
     """
     from scipy import stats
 
@@ -171,11 +161,7 @@ def estimate_profile(
 
 
 def mean_band(values: Scores, generator: np.random.Generator) -> Band | None:
-    """Bootstrap the mean over runs (runs, steps), the same runs redrawn for all steps.
-
-    Returns:
-        The interval's ends at every step; None with too few seeds.
-    """
+    """Bootstrap the mean over runs (runs, steps), the same runs redrawn for all steps."""
     runs = values.shape[0]
     if runs < MIN_SEEDS_FOR_INTERVAL:
         return None
@@ -187,13 +173,7 @@ def mean_band(values: Scores, generator: np.random.Generator) -> Band | None:
 def compare_means(
     scores: dict[int, float], baseline: dict[int, float], generator: np.random.Generator
 ) -> Comparison:
-    """Compare two methods' scores by seed: paired where the seeds are the same, else unpaired.
-
-    Args:
-        scores: Score of each seed's run.
-        baseline: The same for the baseline.
-        generator: Source of the resampling.
-    """
+    """Compare two methods' scores by seed: paired where the seeds are the same, else unpaired."""
     if not scores or not baseline:
         raise ValueError("both sides need at least one seed")
     x = np.array([scores[seed] for seed in sorted(scores)], dtype=np.float64)

@@ -85,11 +85,10 @@ def load_suite(name: str) -> Suite:
     if not name.endswith(".toml") and "/" not in name:
         return parse_suite(suite_text(name), name)
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        return parse_suite(Path(name).read_text(encoding="utf-8"), name)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise BenchError(f"cannot read the suite {name}: {why}") from None
-    return parse_suite(text, name)
 
 
 def parse_suite(text: str, source: str) -> Suite:
@@ -105,6 +104,11 @@ def parse_suite(text: str, source: str) -> Suite:
     for method in methods:
         find_method(method, own)
     algorithms = _names(document.get("algorithms", ["sac"]), "algorithms", source)
+    sweeps = dict(_tables(document, "sweep"))
+    for parameter, table in sweeps.items():
+        check_choice("parameter", parameter, PARAMETERS, BenchError)
+        if not isinstance(table.get("values"), list) or not table["values"]:
+            raise BenchError(f"{source}: [sweep.{parameter}] needs values = [...]")
     tasks = document.get("tasks", [])
     if not isinstance(tasks, list) or not tasks:
         raise BenchError(f"{source} has no [[tasks]]")
@@ -118,7 +122,7 @@ def parse_suite(text: str, source: str) -> Suite:
         settings=parse_settings(document.get("settings", {}), source),
         frugal=parse_settings(document.get("frugal", {}), source),
         own_methods=own,
-        sweeps={key: _sweep(key, table, source) for key, table in _tables(document, "sweep")},
+        sweeps={parameter: tuple(table["values"]) for parameter, table in sweeps.items()},
     )
 
 
@@ -162,30 +166,26 @@ def choose(suite: Suite, only: Iterable[str]) -> Suite:
 
     Words of one kind add up (`hopper,walker`), words of different kinds narrow (`hopper,sac`).
     """
+    all_envs, all_algos = ({getattr(it, kind) for it in suite.tasks} for kind in ("env", "algo"))
     envs: set[str] = set()
     algos: set[str] = set()
-    methods: list[str] = []
-    all_envs = {task.env for task in suite.tasks}
-    all_algos = {task.algo for task in suite.tasks}
+    methods: set[str] = set()
     for word in filter(None, (word.strip() for word in only)):
         matching = {env for env in all_envs if word.lower() in env.lower()}
         if word.lower() in all_algos:
             algos.add(word.lower())
         elif word in suite.methods:
-            methods.append(word)
+            methods.add(word)
         elif matching:
             envs |= matching
         else:
             names = [*sorted(all_envs), *sorted(all_algos), *suite.methods]
             check_choice("environment, algorithm or method", word, names, BenchError)
-    tasks = tuple(
-        task
-        for task in suite.tasks
-        if task.env in (envs or all_envs) and task.algo in (algos or all_algos)
-    )
+    envs, algos = envs or all_envs, algos or all_algos
+    tasks = tuple(task for task in suite.tasks if task.env in envs and task.algo in algos)
     if not tasks:
         raise BenchError(f"nothing in suite {suite.name} is left by --only {','.join(only)}")
-    chosen = tuple(method for method in suite.methods if not methods or method in methods)
+    chosen = tuple(method for method in suite.methods if method in (methods or suite.methods))
     return replace(suite, tasks=tasks, methods=chosen)
 
 
@@ -193,7 +193,7 @@ def with_tasks(suite: Suite, envs: Sequence[str], algo: str | None) -> Suite:
     """Replace a suite's tasks, keeping what it says of those environments it has."""
     known = {(task.env, task.algo): task for task in suite.tasks}
     arguments = {task.env: task.settings.get("env_kwargs") for task in suite.tasks}
-    algos = [algo] if algo else list(dict.fromkeys(task.algo for task in suite.tasks))
+    algos = [algo] if algo else dict.fromkeys(task.algo for task in suite.tasks)
     tasks = []
     for env in envs or arguments:
         settings = {"env_kwargs": arguments[env]} if arguments.get(env) else {}
@@ -264,7 +264,11 @@ def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Ta
     _check_keys(entry, {"env", "steps", "settings", "algorithms", *ALGORITHMS}, source)
     env = entry["env"]
     if isinstance(env, list):
-        env = _first_installed(_names(env, "env", source))
+        import gymnasium
+
+        # The first that is installed, else the last: its error is told later.
+        names = _names(env, "env", source)
+        env = next((name for name in names if name in gymnasium.registry), names[-1])
     common = parse_settings(entry.get("settings", {}), source)
     for algo in _names(entry.get("algorithms", list(algorithms)), "algorithms", source):
         if not isinstance(entry.get(algo, {}), dict):
@@ -276,13 +280,6 @@ def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Ta
         yield Task(env, algo, steps, {**common, **parse_settings(own, source)})
 
 
-def _first_installed(names: Sequence[str]) -> str:
-    """Choose the first environment that Gymnasium knows, else the last: its error is told later."""
-    import gymnasium
-
-    return next((name for name in names if name in gymnasium.registry), names[-1])
-
-
 def _own_method(name: str, table: Mapping[str, Any], source: str) -> Method:
     settings = dict(table)
     base = find_method(str(settings.pop("based_on", "baseline")))
@@ -291,14 +288,6 @@ def _own_method(name: str, table: Mapping[str, Any], source: str) -> Method:
         raise BenchError(f"{source}: a method of your own cannot be called {name!r}")
     merged = {**base.settings, **parse_settings(settings, source, of_method=True)}
     return replace(base, name=name, label=label, about=f"{base.name}, changed", settings=merged)
-
-
-def _sweep(parameter: str, table: Mapping[str, Any], source: str) -> tuple[Any, ...]:
-    check_choice("parameter", parameter, PARAMETERS, BenchError)
-    values = table.get("values")
-    if not isinstance(values, list) or not values:
-        raise BenchError(f"{source}: [sweep.{parameter}] needs values = [...]")
-    return tuple(values)
 
 
 def _tables(document: Mapping[str, Any], key: str) -> Iterable[tuple[str, dict[str, Any]]]:

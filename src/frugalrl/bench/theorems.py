@@ -56,10 +56,7 @@ class BufferMeasures:
 def equivalence_classes(cells: ArrayLike, rewards: ArrayLike, beta: float) -> Classes:
     """Number the (cell, reward bin) classes of transitions from 0.
 
-    Args:
-        cells: The cell of each transition: one integer, or one row of integers, each.
-        rewards: Reward of each transition.
-        beta: Half the width of a reward bin.
+    A cell is one integer, or one row of integers; `beta` is half the width of a reward bin.
     """
     if not beta > 0.0:
         raise ValueError(f"beta must be positive, got {beta}")
@@ -67,10 +64,7 @@ def equivalence_classes(cells: ArrayLike, rewards: ArrayLike, beta: float) -> Cl
     bins = np.floor(np.asarray(rewards, dtype=np.float64) / (2.0 * beta)).astype(np.int64)
     if len(keys) != bins.size:
         raise ValueError(f"got {len(keys)} cells for {bins.size} rewards")
-    if bins.size == 0:
-        return np.empty(0, dtype=np.int64)
-    joint = np.column_stack((keys.reshape(len(keys), -1), bins))
-    _, classes = np.unique(joint, axis=0, return_inverse=True)
+    _, classes = np.unique(np.column_stack((keys, bins)), axis=0, return_inverse=True)
     return np.asarray(classes, dtype=np.int64).ravel()
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,33 +93,28 @@ def train_config(run: Run, derived: Mapping[str, Any], out: Path | None) -> Trai
 
 
 def grid_admission(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
-    """Make the filter of a control that follows another run, or of the authors' released code."""
-    plain = {k: v for k, v in settings.items() if not k.startswith("fac_")}
-    sizes = plain.pop("sizes", [[run.steps, run.steps]])
-    dimensions = plain.pop("dimensions", [0])
-    if plain["admission"] == RELEASED:
-        own = {k[4:]: v for k, v in settings.items() if k.startswith("fac_")}
-        return {**plain, "admission": released_filter(dimensions, own)}
-    replace = plain["admission"] == MATCHED_REPLACE
-    matched = MatchedRandom(*zip(*sizes, strict=True), replace=replace, seed=run.seed)
-    return {**plain, "admission": matched}
-
-
-def released_filter(dimensions: list[int], settings: Mapping[str, Any]) -> ReleasedFilter:
-    """Make the filter of the authors' released code.
+    """Make the filter of a control that follows another run, or of the authors' released code.
 
     Raises:
-        BenchError: A setting that this filter does not have, or a value that it cannot take.
+        BenchError: A setting that the released code does not have, or a value that it cannot take.
     """
+    plain = {name: value for name, value in settings.items() if not name.startswith("fac_")}
+    sizes = plain.pop("sizes", [[run.steps, run.steps]])
+    dimensions = plain.pop("dimensions", [0])
+    if plain["admission"] != RELEASED:
+        replace = plain["admission"] == MATCHED_REPLACE
+        matched = MatchedRandom(*zip(*sizes, strict=True), replace=replace, seed=run.seed)
+        return {**plain, "admission": matched}
+    own = {name[4:]: value for name, value in settings.items() if name.startswith("fac_")}
     known = [*inspect.signature(ReleasedFilter).parameters][1:]
-    for name in settings:
+    for name in own:
         if name not in known:
             raise BenchError(
                 f"the released code has no fac_{name}; set it for other methods only, under "
                 f"[method.NAME]. It has {', '.join(f'fac_{other}' for other in known)}"
             )
     try:
-        return ReleasedFilter(dimensions, **settings)
+        return {**plain, "admission": ReleasedFilter(dimensions, **own)}
     except (TypeError, ValueError) as error:
         raise BenchError(f"fac_{error}") from None
 
@@ -141,8 +136,7 @@ def summarize_run(
     agent: Agent | None,
 ) -> dict[str, Any]:
     """Put everything that a report needs of a run into one JSON object."""
-    evaluation = final.get("final") or {}
-    held = final["buffer"]
+    evaluation, held = final.get("final") or {}, final["buffer"]
     last = final["evaluations"][-1][1] if final["evaluations"] else None
     return {
         "reward": evaluation.get("reward_mean", last),
@@ -153,9 +147,7 @@ def summarize_run(
         **{key: held[key] for key in _COUNTS},
         "capacity": buffer.capacity,
         "buffer_bytes": held["bytes"],
-        "train_seconds": final["train_seconds"],
-        "wall_seconds": final["wall_seconds"],
-        "peak_memory_bytes": final["peak_memory_bytes"],
+        **{key: final[key] for key in ("train_seconds", "wall_seconds", "peak_memory_bytes")},
         "commit": origin.commit(),
         "versions": origin.versions(),
         "machine": origin.machine(),
@@ -178,17 +170,14 @@ def _as_the_paper_evaluates(
         shortened = np.subtract(evaluation["rewards"], evaluation["last_rewards"])
         cost = evaluation["control_cost_mean"]
         return {"paper_reward": float(np.mean(shortened)), "paper_control_cost": cost}
-    environment = make_factory(config).make()
     rewards, costs = [], []
-    for seed in seeds:
-        agent.rollout_started()  # gSDE: another exploration matrix for every episode
-        found = run_episodes(
-            lambda state: agent.act(state[None]).environment[0], environment, [seed]
-        )
-        assert found is not None
-        rewards.append(float(found.rewards[0] - found.last_rewards[0]))
-        costs.append(float(found.control_costs[0]))
-    environment.close()
+    with contextlib.closing(make_factory(config).make()) as environment:
+        for seed in seeds:
+            agent.rollout_started()  # gSDE: another exploration matrix for every episode
+            found = run_episodes(lambda it: agent.act(it[None]).environment[0], environment, [seed])
+            assert found is not None
+            rewards.append(float(found.rewards[0] - found.last_rewards[0]))
+            costs.append(float(found.control_costs[0]))
     return {"paper_reward": float(np.mean(rewards)), "paper_control_cost": float(np.mean(costs))}
 
 
@@ -201,11 +190,8 @@ def describe_buffer(
     """
     held = buffer.transitions()
     observations = np.asarray(held.observations).reshape(len(buffer), -1)
-    width = observations.shape[1]
-    found: dict[str, Any] = {
-        "observations": width,
-        "actions": int(np.prod(buffer.action_space.shape)),
-    }
+    width, actions = observations.shape[1], int(np.prod(buffer.action_space.shape))
+    found: dict[str, Any] = {"observations": width, "actions": actions}
     if len(buffer) < width:
         return found
     random = random_steps(config, max(run.warmup_steps, width))
@@ -228,40 +214,33 @@ def describe_buffer(
 
 def random_reward(config: TrainConfig) -> float:
     """Measure what uniformly random actions earn: the zero of normalised scores."""
-    environment = _random_environment(config)
     first = 2_000_000 + config.seed * RANDOM_EPISODES
-    episodes = run_episodes(
-        lambda _: environment.action_space.sample(),
-        environment,
-        range(first, first + RANDOM_EPISODES),
-    )
-    environment.close()
+    with _acting_at_random(config) as (environment, act):
+        episodes = run_episodes(act, environment, range(first, first + RANDOM_EPISODES))
     assert episodes is not None
     return episodes.mean
 
 
-def _random_environment(config: TrainConfig) -> Environment:
-    """Make a run's environment, with actions to be drawn from its space."""
-    environment = make_factory(config).make()
-    environment.action_space.seed(config.seed)
-    return environment
-
-
 def random_steps(config: TrainConfig, steps: int) -> tuple[Any, Any]:
     """Act at random for some steps; gives observations and rewards, one row per step."""
-    environment = _random_environment(config)
-    observation, _ = environment.reset(seed=config.seed)
     observations, rewards = [], []
-    for _ in range(steps):
-        observations.append(np.asarray(observation, dtype=np.float32))
-        observation, reward, terminated, truncated, _ = environment.step(
-            environment.action_space.sample()
-        )
-        rewards.append(float(reward))
-        if terminated or truncated:
-            observation, _ = environment.reset()
-    environment.close()
+    with _acting_at_random(config) as (environment, act):
+        observation, _ = environment.reset(seed=config.seed)
+        for _ in range(steps):
+            observations.append(np.asarray(observation, dtype=np.float32))
+            observation, reward, terminated, truncated, _ = environment.step(act(observation))
+            rewards.append(float(reward))
+            if terminated or truncated:
+                observation, _ = environment.reset()
     return np.stack(observations), np.array(rewards, dtype=np.float32)
+
+
+@contextlib.contextmanager
+def _acting_at_random(config: TrainConfig) -> Iterator[tuple[Environment, Callable[[Any], Any]]]:
+    """Give a run's environment, and a policy that draws from its space."""
+    with contextlib.closing(make_factory(config).make()) as environment:
+        environment.action_space.seed(config.seed)
+        yield environment, lambda _: environment.action_space.sample()
 
 
 def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:

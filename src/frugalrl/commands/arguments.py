@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from frugalrl.training.errors import ConfigError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from frugalrl.bench.grid import Start
     from frugalrl.bench.suites import Suite
 
 T = TypeVar("T")
@@ -47,6 +44,18 @@ class GridOptions:
         from frugalrl.bench.command import execute
         from frugalrl.bench.suites import with_settings
 
+        cluster: dict[str, Any] = {k: getattr(self, k) for k in ("address", "storage", "gpus")}
+        backend = None
+        if self.backend == "ray":
+            from frugalrl.distributed.grid import ray_tasks
+
+            backend = ray_tasks(out, keep_buffers=self.keep_buffers, **cluster)
+        for name, value in cluster.items():
+            if value and backend is None:
+                raise ConfigError(
+                    f"--{name} {value} has no effect on this machine's own processes; "
+                    "add --backend ray"
+                )
         return execute(
             with_settings(suite, self.set),
             out,
@@ -56,24 +65,8 @@ class GridOptions:
             keep_buffers=self.keep_buffers,
             open_report=self.open,
             command=shlex.join(["frugalrl", *words]),
-            backend=self._make_backend(out),
+            backend=backend,
         )
-
-    def _make_backend(self, out: Path) -> AbstractContextManager[Start] | None:
-        """Make what was asked for; None: processes of this machine."""
-        names = ("address", "storage", "gpus")
-        of_a_cluster: dict[str, Any] = {name: getattr(self, name) for name in names}
-        if self.backend == "ray":
-            from frugalrl.distributed.grid import ray_tasks
-
-            return ray_tasks(out, keep_buffers=self.keep_buffers, **of_a_cluster)
-        for name, value in of_a_cluster.items():
-            if value:
-                raise ConfigError(
-                    f"--{name} {value} has no effect on this machine's own processes; "
-                    "add --backend ray"
-                )
-        return None
 
 
 def parse(kind: type[T], arguments: list[str], command: str) -> T:

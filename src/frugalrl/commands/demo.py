@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,8 +41,6 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Run the demo."""
     options = parse(Options, arguments, "demo")
-    from dataclasses import replace
-
     from frugalrl.bench.command import execute
     from frugalrl.bench.suites import comparison
 
@@ -73,11 +71,14 @@ def closing_lines(summary: Summary) -> list[str]:
 
     lines = result_lines(summary, words=False)
     found = [summary.get(task, name) for task in summary.results.tasks for name in METHODS]
-    if None in found or len(found) != len(METHODS):
+    entries = [entry for entry in found if entry is not None]
+    if len(entries) != len(METHODS):
         return lines
-    plain, fac, chance, ring = (entry for entry in found if entry is not None)
-    late = [show(entry.late_reward.value, 1) for entry in (plain, fac, chance, ring)]
-    words = [
+    plain, fac, _, ring = entries
+    late = [show(entry.late_reward.value, 1) for entry in entries]
+    return [
+        *lines,
+        "",
         f"Reward over the second half of training: {late[0]} with all transitions.",
         f"From {ring.size / plain.size:.0%} of them, {ring.bytes / plain.bytes:.0%} of the bytes: "
         f"{late[3]} from a ring, {late[2]} where chance chooses what is overwritten.",
@@ -85,4 +86,3 @@ def closing_lines(summary: Summary) -> list[str]:
         f"{fac.bytes / plain.bytes:.0%} of the bytes: {late[1]}.",
         f"{len(plain.seeds)} seeds are little evidence: `frugalrl bench budget-quick` has ten.",
     ]
-    return [*lines, "", *words]

@@ -1,19 +1,47 @@
-"""Figures as data: described once, drawn by Plotly in the report and by Matplotlib in files."""
+"""Figures as data: described once, drawn by Plotly in the report and by Matplotlib in files.
+
+The same figure always gives the same files: no date, and ids that follow from the content.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.bench.statistics import Band, Estimate
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
 Numbers = NDArray[np.float64]
-HEAT_COLORS = ("#a8d0f5", "#2166d1", "#0b2350")
-"""From few transitions to many; both ends stand out from white and from black."""
+Parts = list[dict[str, Any]]
+"""Of which Plotly makes a trace."""
+FORMATS = {"svg": "Date", "pdf": "CreationDate"}
+"""By a file's suffix: the date in it that would make the same figure differ."""
+_HEAT_COLORS = ("#a8d0f5", "#2166d1", "#0b2350")  # both ends stand out from white and from black
+_DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "frugalrl",
+    "pdf.fonttype": 42,
+    "font.size": 10,
+    "font.sans-serif": ["DejaVu Sans"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#dfe3ea",
+    "axes.edgecolor": "#8a92a0",
+    "legend.frameon": False,
+    "text.parse_math": False,  # names of tasks are a user's: a dollar sign is no mathematics
+}
 
 
 @dataclass(frozen=True)
@@ -31,14 +59,60 @@ class Line:
     markers: bool = False
     """A few measured points instead of a curve."""
 
+    def _plotly(self, categories: Sequence[str]) -> Parts:
+        x = rounded(self.x)
+        common = {"type": "scatter", "name": self.name, "legendgroup": self.name}
+        shown: dict[str, Any] = common | {
+            "mode": "lines+markers" if self.markers else "lines" if len(x) > 1 else "markers",
+            "x": x,
+            "y": rounded(self.y),
+            "line": {"color": self.color, "width": self.width, "dash": self.dash},
+            "marker": {"color": self.color, "size": 8},
+        }
+        if self.band is None:
+            return [shown]
+        if self.markers:
+            return [shown | _plotly_whiskers(self.y, self.band)]
+        low, high = map(rounded, self.band)
+        band = common | {
+            "mode": "lines",
+            "x": x + x[::-1],
+            "y": high + low[::-1],
+            "fill": "toself",
+            "fillcolor": _faint(self.color, 0.16),
+            "line": {"width": 0, "color": self.color},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        }
+        return [band, shown]
+
+    def _draw(self, axes: Axes, place: int, count: int) -> None:
+        style: dict[str, Any] = {"ls": _DASHES[self.dash], "color": self.color, "label": self.name}
+        if self.markers:
+            bars = None if self.band is None else _whiskers(self.y, self.band)
+            axes.errorbar(self.x, self.y, yerr=bars, marker="o", lw=1.5, capsize=3, **style)
+            return
+        if self.band is not None:
+            axes.fill_between(self.x, *self.band, color=self.color, alpha=0.16, lw=0)
+        axes.plot(self.x, self.y, marker="o" if self.x.size == 1 else "", lw=self.width, **style)
+
 
 @dataclass(frozen=True)
 class Bars:
     """A bar for each of the figure's categories."""
 
     name: str
-    values: Numbers
+    y: Numbers
     color: str
+
+    def _plotly(self, categories: Sequence[str]) -> Parts:
+        x, y = [_wrapped(name) for name in categories], rounded(self.y)
+        return [{"type": "bar", "name": self.name, "x": x, "y": y, "marker": {"color": self.color}}]
+
+    def _draw(self, axes: Axes, place: int, count: int) -> None:
+        width = 0.8 / count
+        left = np.arange(self.y.size) + width * (place - (count - 1) / 2)
+        axes.bar(left, self.y, 0.92 * width, color=self.color, label=self.name)
 
 
 @dataclass(frozen=True)
@@ -47,9 +121,36 @@ class Dots:
 
     name: str
     """The category."""
-    values: Numbers
+    y: Numbers
     mean: Estimate
     color: str
+
+    def _plotly(self, categories: Sequence[str]) -> Parts:
+        light, dark = _faint(self.color, 0.45), self.color
+        seeds, mean = (
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": f"{self.name}, {what}",
+                "x": [_wrapped(self.name)] * len(values),
+                "y": rounded(values),
+                "marker": marker,
+            }
+            for what, values, marker in (
+                ("seeds", self.y, {"color": light, "size": 7}),
+                ("mean", [self.mean.value], {"color": dark, "size": 11, "symbol": "diamond"}),
+            )
+        )
+        if self.mean.interval is not None:
+            mean |= _plotly_whiskers([self.mean.value], self.mean.interval)
+        return [seeds, mean]
+
+    def _draw(self, axes: Axes, place: int, count: int) -> None:
+        beside = np.full(self.y.size, place - 0.06)
+        axes.plot(beside, self.y, "o", color=self.color, alpha=0.45)
+        mean, interval = [self.mean.value], self.mean.interval
+        bars = None if interval is None else _whiskers(mean, interval)
+        axes.errorbar([place + 0.06], mean, yerr=bars, fmt="D", color=self.color, capsize=4)
 
 
 @dataclass(frozen=True)
@@ -63,8 +164,39 @@ class Heat:
     largest: int
     """Count drawn in the darkest colour, so that figures side by side can share a scale."""
 
+    def _plotly(self, categories: Sequence[str]) -> Parts:
+        counts = self.counts.astype(np.float64)
+        logs = np.log10(counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+        top = float(np.log10(max(self.largest, 2)))
+        powers = range(int(top) + 1)
+        heat = {
+            "type": "heatmap",
+            "x": rounded((self.x_edges[1:] + self.x_edges[:-1]) / 2),
+            "y": rounded((self.y_edges[1:] + self.y_edges[:-1]) / 2),
+            "z": [rounded(row, 3) for row in logs],
+            "customdata": self.counts.tolist(),
+            "hovertemplate": "%{customdata} transitions<extra></extra>",
+            "zmin": 0,
+            "zmax": top,
+            "colorscale": [[place / 2, color] for place, color in enumerate(_HEAT_COLORS)],
+            "colorbar": {
+                "thickness": 10,
+                "tickvals": list(powers),
+                "ticktext": [f"{10**power:,}" for power in powers],
+            },
+        }
+        return [heat]
 
-Trace = Line | Bars | Dots | Heat
+    def _draw(self, axes: Axes, place: int, count: int) -> None:
+        from matplotlib.colors import LinearSegmentedColormap, LogNorm
+
+        colors = LinearSegmentedColormap.from_list("counts", _HEAT_COLORS)
+        shown, norm = np.ma.masked_equal(self.counts, 0), LogNorm(1, max(self.largest, 2))
+        mesh = axes.pcolormesh(self.x_edges, self.y_edges, shown, cmap=colors, norm=norm)
+        axes.grid(visible=False)
+        assert axes.figure is not None
+        bar = axes.figure.colorbar(mesh, ax=axes, label="transitions")
+        _write_ticks(bar.ax.yaxis, "log")
 
 
 @dataclass(frozen=True)
@@ -75,7 +207,7 @@ class Figure:
     title: str
     x_title: str
     y_title: str
-    traces: Sequence[Trace]
+    traces: Sequence[Line | Bars | Dots | Heat]
     caption: str = ""
     group: str = ""
     """Section of the report."""
@@ -101,13 +233,47 @@ class Figure:
         if self.categories:
             # Plotly would take names like 0.1 and 10000 for places on an axis of numbers.
             x_axis["type"] = "category"
-        if self.y_zero and self.y_scale == "linear":
+        if self.y_zero:
             y_axis["rangemode"] = "tozero"
         layout = {"barmode": "group", "showlegend": self.has_legend}
         return {
-            "data": [part for trace in self.traces for part in _plotly(trace, self.categories)],
+            "data": [part for trace in self.traces for part in trace._plotly(self.categories)],
             "layout": {"xaxis": x_axis, "yaxis": y_axis, **layout},
         }
+
+    def _draw(self, axes: Axes) -> None:
+        for place, trace in enumerate(self.traces):
+            trace._draw(axes, place, len(self.traces))
+        axes.set_title(self.title, loc="left", fontsize=11, wrap=True)
+        axes.set(xlabel=self.x_title, ylabel=self.y_title)
+        axes.set(xscale=self.x_scale, yscale=self.y_scale)
+        if self.y_zero:
+            axes.set_ylim(bottom=0)
+        _write_ticks(axes.xaxis, self.x_scale)
+        _write_ticks(axes.yaxis, self.y_scale)
+        if self.categories:
+            crowded = sum(len(name) + 2 for name in self.categories) > 70
+            places = range(len(self.categories))
+            look = {"rotation": 20, "ha": "right", "fontsize": 8} if crowded else {"fontsize": 10}
+            axes.set_xticks(places, self.categories, **look)
+
+
+def render(figure: Figure) -> dict[str, bytes]:
+    """Draw a figure; gives the content of a file for each format, by its suffix."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure as Canvas
+
+    drawn = {}
+    with rc_context(_STYLE):
+        canvas = Canvas(figsize=(7.2, 4.2), layout="constrained")
+        figure._draw(canvas.add_subplot())
+        if figure.has_legend:
+            canvas.legend(fontsize=8, ncols=3, loc="outside lower center")
+        for form, date in FORMATS.items():
+            file = io.BytesIO()
+            canvas.savefig(file, format=form, metadata={"Title": figure.title, date: None})
+            drawn[form] = file.getvalue()
+    return drawn
 
 
 def told_apart(figure: Figure) -> Figure:
@@ -117,16 +283,18 @@ def told_apart(figure: Figure) -> Figure:
     """
     lines = [t for t in figure.traces if isinstance(t, Line) and not t.markers and t.y.size]
     tolerance = 0.004 * np.ptp(np.concatenate([line.y for line in lines])) if lines else 0.0
+
+    def coincide(one: Line, other: Line) -> bool:
+        close = np.array_equal(one.x, other.x)
+        return close and np.allclose(one.y, other.y, rtol=0.0, atol=tolerance)
+
     groups: list[list[Line]] = []
     for line in lines:
-        for group in groups:
-            if np.array_equal(line.x, group[0].x) and np.allclose(
-                line.y, group[0].y, rtol=0.0, atol=tolerance
-            ):
-                group.append(line)
-                break
-        else:
+        found = next((group for group in groups if coincide(line, group[0])), None)
+        if found is None:
             groups.append([line])
+        else:
+            found.append(line)
     caption, drawn = figure.caption, {}
     for group in groups:
         *names, last = [line.name for line in group]
@@ -147,107 +315,41 @@ def rounded(values: ArrayLike, digits: int = 5) -> list[float | int | None]:
     ]
 
 
-def faint(color: str, opacity: float) -> str:
-    """Give `#rrggbb` with an opacity, as CSS."""
-    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity})"
+def tick_label(value: float) -> str:
+    """Write a number briefly: 20000 is 20k, 1e6 is 1M."""
+    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{sign}".replace("-", "−")
+    return f"{value:.4g}".replace("-", "−")
 
 
-def _plotly(trace: Trace, categories: Sequence[str]) -> list[dict[str, Any]]:
-    """Give the parts of which Plotly makes a trace."""
-    if isinstance(trace, Line):
-        return _plotly_line(trace)
-    if isinstance(trace, Dots):
-        return _plotly_dots(trace)
-    if isinstance(trace, Heat):
-        return [_plotly_heat(trace)]
-    x, y = [_wrapped(name) for name in categories], rounded(trace.values)
-    return [{"type": "bar", "name": trace.name, "x": x, "y": y, "marker": {"color": trace.color}}]
+def _write_ticks(axis: Axis, scale: str) -> None:
+    """Write numbers as plain text: Matplotlib's own powers of ten would be mathematics."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    if scale == "log":
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: tick_label(value))
 
 
-def _plotly_line(trace: Line) -> list[dict[str, Any]]:
-    x = rounded(trace.x)
-    common = {"type": "scatter", "name": trace.name, "legendgroup": trace.name}
-    shown: dict[str, Any] = common | {
-        "mode": "lines+markers" if trace.markers else "lines" if len(x) > 1 else "markers",
-        "x": x,
-        "y": rounded(trace.y),
-        "line": {"color": trace.color, "width": trace.width, "dash": trace.dash},
-        "marker": {"color": trace.color, "size": 8},
-    }
-    if trace.band is None:
-        return [shown]
-    if trace.markers:
-        return [shown | _plotly_whiskers(trace.y, trace.band)]
-    low, high = map(rounded, trace.band)
-    band = common | {
-        "mode": "lines",
-        "x": x + x[::-1],
-        "y": high + low[::-1],
-        "fill": "toself",
-        "fillcolor": faint(trace.color, 0.16),
-        "line": {"width": 0, "color": trace.color},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
-    return [band, shown]
-
-
-def whiskers(values: ArrayLike, band: Any) -> Numbers:
+def _whiskers(values: ArrayLike, band: Any) -> Numbers:
     """Give the distances of an interval's ends from values: those below, those above."""
     return np.abs(np.asarray(band).reshape(2, -1) - values)
 
 
 def _plotly_whiskers(values: ArrayLike, band: Any) -> dict[str, Any]:
-    below, above = map(rounded, whiskers(values, band))
+    below, above = map(rounded, _whiskers(values, band))
     ends = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
     return {"error_y": {**ends, "thickness": 1.2, "width": 4}}
 
 
-def _plotly_dots(trace: Dots) -> list[dict[str, Any]]:
-    place = _wrapped(trace.name)
-    seeds, mean = (
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": f"{trace.name}, {what}",
-            "x": [place] * len(values),
-            "y": rounded(values),
-            "marker": marker,
-        }
-        for what, values, marker in (
-            ("seeds", trace.values, {"color": faint(trace.color, 0.45), "size": 7}),
-            ("mean", [trace.mean.value], {"color": trace.color, "size": 11, "symbol": "diamond"}),
-        )
-    )
-    if trace.mean.interval is not None:
-        mean |= _plotly_whiskers([trace.mean.value], trace.mean.interval)
-    return [seeds, mean]
+def _faint(color: str, opacity: float) -> str:
+    """Give `#rrggbb` with an opacity, as CSS."""
+    red, green, blue = bytes.fromhex(color[1:])
+    return f"rgba({red},{green},{blue},{opacity})"
 
 
 def _wrapped(name: str) -> str:
     """Let a long name below an axis take several lines."""
     return name.replace(", ", ",<br>") if len(name) > 20 else name
-
-
-def _plotly_heat(trace: Heat) -> dict[str, Any]:
-    counts = trace.counts.astype(np.float64)
-    logs = np.log10(counts, out=np.full(counts.shape, np.nan), where=counts > 0)
-    top = float(np.log10(max(trace.largest, 2)))
-    powers = range(int(top) + 1)
-    return {
-        "type": "heatmap",
-        "x": rounded((trace.x_edges[1:] + trace.x_edges[:-1]) / 2),
-        "y": rounded((trace.y_edges[1:] + trace.y_edges[:-1]) / 2),
-        "z": [rounded(row, 3) for row in logs],
-        "customdata": trace.counts.tolist(),
-        "hovertemplate": "%{customdata} transitions<extra></extra>",
-        "zmin": 0,
-        "zmax": top,
-        "colorscale": [[place / 2, color] for place, color in enumerate(HEAT_COLORS)],
-        "colorbar": {
-            "thickness": 10,
-            "tickvals": list(powers),
-            "ticktext": [f"{10**power:,}" for power in powers],
-        },
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -22,58 +22,57 @@ from frugalrl.bench.aggregate import (
     task_name,
 )
 from frugalrl.bench.methods import CONTROLS, PARAMETERS, Method, has_share, rule_of, split_variant
-from frugalrl.bench.report.figure import (
-    Bars,
-    Dots,
-    Figure,
-    Heat,
-    Line,
-    Numbers,
-    Trace,
-    told_apart,
-)
+from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Numbers, told_apart
 from frugalrl.bench.results import Result
 
 _VALUE_COLORS = ("#0f9b8e", "#a8458f", "#b8860b", "#7a7f87", "#d3262f", "#3f9142")
 _KERNEL_COLORS = {"epanechnikov": "#2166d1", "tophat": "#a31621", "gaussian": "#3fa7d6"}
 _STEPS = "environment steps"
-_BYTES = "bytes of the buffer, MB"
 _MANY_SEEDS = "where there are three seeds or more"
-_NO_INTERVAL = "; there are too few seeds for an interval."
+_curve = attrgetter("curve")
 
 
 def all_figures(summary: Summary) -> list[Figure]:
     """Draw everything these results can show, in the report's order."""
+    return [
+        told_apart(figure)
+        for figure in _possible_figures(summary)
+        if any(isinstance(it, Heat) or np.isfinite(it.y).any() for it in figure.traces)
+    ]
+
+
+def _possible_figures(summary: Summary) -> Iterator[Figure]:
     tasks = summary.results.tasks
-    figures: list[Figure] = []
     for task in tasks:
-        figures += [learning_curves(summary, task), final_rewards(summary, task)]
+        yield learning_curves(summary, task)
+        yield final_rewards(summary, task)
     if any(map(has_share, summary.results.methods)):
-        figures += [
-            reward_over_bytes(summary, task, late=late) for task in tasks for late in (False, True)
-        ]
+        for task in tasks:
+            yield reward_over_bytes(summary, task)
+            yield reward_over_bytes(summary, task, late=True)
     if summary.over_tasks:
-        figures.append(performance_profiles(summary))
+        yield performance_profiles(summary)
     for task in tasks:
-        figures += [buffer_growth(summary, task), acceptance(summary, task)]
-        figures += kept_experiences(summary, task)
-        figures.append(rewards_per_cell(summary, task))
-    figures += [*hyper_parameters(summary), kernel_masses(), computation_time(summary)]
-    drawn = [figure for figure in figures if any(_has_points(trace) for trace in figure.traces)]
-    return [told_apart(figure) for figure in drawn]
+        yield buffer_growth(summary, task)
+        yield acceptance(summary, task)
+        yield from kept_experiences(summary, task)
+        yield rewards_per_cell(summary, task)
+    yield from hyper_parameters(summary)
+    yield kernel_masses()
+    yield computation_time(summary)
 
 
-def _head(task: TaskKey, kind: str, title: str, x: str, y: str) -> tuple[str, str, str, str]:
-    """Begin a figure of one task: its id, which begins with `kind`, its title, and its axes'."""
+def _of_task(task: TaskKey, kind: str, title: str, *parts: Any, **more: Any) -> Figure:
+    """Make a figure of one task, whose id begins with `kind`."""
     slug = re.sub(r"[^a-z0-9]+", "-", f"{task[0]}-{task[1]}".lower()).strip("-")
-    return f"{kind}-{slug}", f"{task_name(task)}: {title}", x, y
+    return Figure(f"{kind}-{slug}", f"{task_name(task)}: {title}", *parts, **more)
 
 
 def learning_curves(summary: Summary, task: TaskKey) -> Figure:
     """Reward of the evaluations while training: mean over seeds, with a bootstrap band."""
-    head = _head(task, "learning", "reward while training", _STEPS, "evaluation reward")
-    curves = _mean_lines(summary, task, _plain_methods(summary), attrgetter("curve"), banded=True)
-    return Figure(*head, curves, _band_caption(curves), "learning")
+    curves = _mean_lines(summary, task, _plain_methods(summary), _curve, banded=True)
+    parts = (_STEPS, "evaluation reward", curves, _band_caption(curves), "learning")
+    return _of_task(task, "learning", "reward while training", *parts)
 
 
 def final_rewards(summary: Summary, task: TaskKey) -> Figure:
@@ -83,11 +82,13 @@ def final_rewards(summary: Summary, task: TaskKey) -> Figure:
         method = summary.results.method(entry.method)
         rewards = np.array(list(entry.rewards.values()))
         dots.append(Dots(method.label, rewards, entry.reward, method.color))
-    some = any(trace.mean.interval for trace in dots)
     caption = "Each dot is a seed, the large mark their mean"
-    caption += f" with its 95 % bootstrap interval {_MANY_SEEDS}." if some else _NO_INTERVAL
-    head = _head(task, "final", "reward of the final policy", "", "final reward")
-    return Figure(*head, dots, caption, "learning", [trace.name for trace in dots])
+    if any(trace.mean.interval for trace in dots):
+        caption += f" with its 95 % bootstrap interval {_MANY_SEEDS}."
+    else:
+        caption += "; there are too few seeds for an interval."
+    parts = ("", "final reward", dots, caption, "learning", [trace.name for trace in dots])
+    return _of_task(task, "final", "reward of the final policy", *parts)
 
 
 def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) -> Figure:
@@ -122,12 +123,13 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
         f"Mean over {many} seeds with its 95 % bootstrap interval; a point per budget. The lines "
         "of rules for a given size end in the baseline, which has room for everything."
     )
-    head = _head(task, "bytes", "reward over bytes", _BYTES, "final reward")
+    kind, title, y = "bytes", "reward over bytes", "final reward"
     if late:
         caption += " The reward is the mean of the evaluations in the second half of training."
-        title = "reward while training over bytes"
-        head = _head(task, "late", title, _BYTES, "reward, second half of training")
-    return Figure(*head, traces, caption, "budget", x_scale="log")
+        kind, title = "late", "reward while training over bytes"
+        y = "reward, second half of training"
+    parts = ("bytes of the buffer, MB", y, traces, caption, "budget")
+    return _of_task(task, kind, title, *parts, x_scale="log")
 
 
 def performance_profiles(summary: Summary) -> Figure:
@@ -153,9 +155,9 @@ def buffer_growth(summary: Summary, task: TaskKey) -> Figure:
         sizes = result.column("buffer_size")
         return (result.column("env_steps") if sizes.size else sizes), sizes
 
-    head = _head(task, "buffer", "growth of the buffer", _STEPS, "transitions held")
     lines = _mean_lines(summary, task, _plain_methods(summary), held)
-    return Figure(*head, lines, "Mean over seeds.", "buffer", y_zero=True)
+    parts = (_STEPS, "transitions held", lines, "Mean over seeds.", "buffer")
+    return _of_task(task, "buffer", "growth of the buffer", *parts, y_zero=True)
 
 
 def acceptance(summary: Summary, task: TaskKey) -> Figure:
@@ -175,17 +177,17 @@ def acceptance(summary: Summary, task: TaskKey) -> Figure:
         "Share of the transitions since the last point that were stored as new; the others were "
         "dropped or took the place of an equivalent."
     )
-    head = _head(task, "acceptance", "acceptance over time", _STEPS, "transitions stored, %")
     lines = _mean_lines(summary, task, filtered, share)
-    return Figure(*head, lines, caption, "buffer", y_zero=True)
+    parts = (_STEPS, "transitions stored, %", lines, caption, "buffer")
+    return _of_task(task, "acceptance", "acceptance over time", *parts, y_zero=True)
 
 
-def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
+def kept_experiences(summary: Summary, task: TaskKey) -> Iterator[Figure]:
     """Draw the states visited and those the filter stores, on the two leading dimensions."""
     runs = summary.results.select(task, BASELINE).values()
     result = next((result for result in runs if result.buffer.get("map")), None)
     if result is None:
-        return []
+        return
     found = result.buffer["map"]
     visited, stored = (np.array(found[kind], dtype=np.int64) for kind in ("visited", "stored"))
     x, y = (np.linspace(low, high, len(visited) + 1) for low, high in found["ranges"])
@@ -193,13 +195,11 @@ def kept_experiences(summary: Summary, task: TaskKey) -> list[Figure]:
     share = 100.0 * stored.sum() / max(visited.sum(), 1)
     whole = visited.sum() == result.number("offered")
     part = "All" if whole else f"The last {visited.sum():,} transitions"
-    captions = (
-        f"{part} of the baseline's run, seed {result.run.seed}.",
-        f"What FAC keeps of the same transitions: {share:.0f} %. Same colours.",
-    )
-    heats = [Heat(counts, x, y, int(visited.max())) for counts in (visited, stored)]
-    heads = [_head(task, kind, f"states {kind}", *axes) for kind in ("visited", "stored")]
-    return [Figure(*heads[i], [heats[i]], captions[i], "buffer") for i in (0, 1)]
+    origin = f"{part} of the baseline's run, seed {result.run.seed}."
+    kept = f"What FAC keeps of the same transitions: {share:.0f} %. Same colours."
+    for kind, counts, caption in (("visited", visited, origin), ("stored", stored, kept)):
+        heat = Heat(counts, x, y, int(visited.max()))
+        yield _of_task(task, kind, f"states {kind}", *axes, [heat], caption, "buffer")
 
 
 def rewards_per_cell(summary: Summary, task: TaskKey) -> Figure:
@@ -212,10 +212,10 @@ def rewards_per_cell(summary: Summary, task: TaskKey) -> Figure:
             method = summary.results.method(entry.method)
             traces.append(Bars(method.label, np.mean(counts, axis=1), method.color))
     caption = "How many cells hold how many rewards in the final buffer, mean over seeds."
-    width = max((trace.values.size for trace in traces), default=0)
+    width = max((trace.y.size for trace in traces), default=0)
     labels = [_power_label(power) for power in range(width)]
-    head = _head(task, "cells", "rewards per cell", "rewards stored in a cell", "cells")
-    return Figure(*head, traces, caption, "buffer", labels)
+    parts = ("rewards stored in a cell", "cells", traces, caption, "buffer", labels)
+    return _of_task(task, "cells", "rewards per cell", *parts)
 
 
 def _power_label(power: int) -> str:
@@ -225,47 +225,36 @@ def _power_label(power: int) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def hyper_parameters(summary: Summary) -> list[Figure]:
+def hyper_parameters(summary: Summary) -> Iterator[Figure]:
     """Draw learning curves and buffers for the values of each parameter that was varied."""
     by_parameter: dict[str, dict[str, str]] = {}
     for name in filter(_is_value, summary.results.methods):
         ((parameter, value),) = split_variant(name)[1].items()
         by_parameter.setdefault(parameter, {})[name] = value
-    figures = []
     for parameter, variants in by_parameter.items():
         default = PARAMETERS[parameter].default
         order: Callable[[str], Any] = str if isinstance(default, str) else float
         values = {FAC: default if isinstance(default, str) else f"{default:g}", **variants}
         values = dict(sorted(values.items(), key=lambda item: order(item[1])))
+        by_kernel = parameter == "kernel"
+        colors, ours = itertools.cycle(_VALUE_COLORS), summary.results.method(FAC).color
+        methods = []
+        for name, value in values.items():
+            color = ours if name == FAC else next(colors)
+            color = _KERNEL_COLORS.get(value, "#7a7f87") if by_kernel else color
+            methods.append(Method(name, f"{parameter} {value}", "", color=color))
         for task in summary.results.tasks:
-            figures += _parameter_figures(summary, task, parameter, values)
-    return figures
-
-
-def _parameter_figures(
-    summary: Summary, task: TaskKey, parameter: str, values: dict[str, str]
-) -> list[Figure]:
-    """Draw the methods of one parameter, given by its value in each."""
-    colors, ours = itertools.cycle(_VALUE_COLORS), summary.results.method(FAC).color
-    methods = []
-    for name, value in values.items():
-        color = ours if name == FAC else next(colors)
-        if parameter == "kernel":
-            color = _KERNEL_COLORS.get(value, "#7a7f87")
-        methods.append(Method(name, f"{parameter} {value}", "", color=color))
-    curves = _mean_lines(summary, task, methods, attrgetter("curve"), banded=True)
-    caption = _band_caption(curves)
-    if parameter != "kernel":
-        caption += " The filter's default in dark blue."
-    title = f"{parameter}, {PARAMETERS[parameter].about}"
-    head = _head(task, parameter, title, _STEPS, "evaluation reward")
-    rewards = Figure(*head, curves, caption, "parameters")
-    present = summary.entries(task, list(values))
-    bars = Bars("", np.array([entry.size for entry in present]), ours)
-    labels = [values[entry.method] for entry in present]
-    title = f"buffer by {parameter}"
-    head = _head(task, f"{parameter}-buffer", title, parameter, "transitions at the end")
-    return [rewards, Figure(*head, [bars], "", "parameters", labels)]
+            title = f"{parameter}, {PARAMETERS[parameter].about}"
+            curves = _mean_lines(summary, task, methods, _curve, banded=True)
+            caption = _band_caption(curves)
+            caption += "" if by_kernel else " The filter's default in dark blue."
+            axes, group = (_STEPS, "evaluation reward"), "parameters"
+            yield _of_task(task, parameter, title, *axes, curves, caption, group)
+            present = summary.entries(task, list(values))
+            bars = Bars("", np.array([entry.size for entry in present]), ours)
+            labels = [values[entry.method] for entry in present]
+            parts = (parameter, "transitions at the end", [bars], "", group, labels)
+            yield _of_task(task, f"{parameter}-buffer", f"buffer by {parameter}", *parts)
 
 
 def kernel_masses() -> Figure:
@@ -297,7 +286,7 @@ def computation_time(summary: Summary) -> Figure:
         traces.append(Bars(method.label, np.array(seconds), method.color))
     head = ("time", "Computation time", "", "training time, s")
     caption = "Mean over seeds of the wall time spent stepping and learning, on one core."
-    labels = [task_name(task) for task in tasks]
+    labels = list(map(task_name, tasks))
     scale: Literal["linear", "log"] = "log" if len(tasks) > 2 else "linear"
     return Figure(*head, traces, caption, "resources", labels, y_scale=scale)
 
@@ -346,9 +335,3 @@ def _is_value(method: str) -> bool:
     """Tell whether a method is FAC with one parameter of its filter changed."""
     base, changes = split_variant(method)
     return base == FAC and len(changes) == 1 and set(changes) <= set(PARAMETERS)
-
-
-def _has_points(trace: Trace) -> bool:
-    if isinstance(trace, Heat):
-        return True
-    return bool(np.any(np.isfinite(trace.y if isinstance(trace, Line) else trace.values)))

@@ -13,9 +13,9 @@ from string import Template
 from typing import Any
 
 from frugalrl.bench.aggregate import BASELINE, FRUGAL, Summary, task_name
-from frugalrl.bench.report import verdict
 from frugalrl.bench.report.figure import Figure
 from frugalrl.bench.report.table import Table, to_html
+from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.results import Result
 from frugalrl.bench.runs import RUN_DIRECTORY, command
 from frugalrl.files import read_json
@@ -32,6 +32,12 @@ _SECTIONS = {
     "problems": "Runs without a result",
     "run": "What was run",
 }
+_OF_SAC = ("ent_coef", "use_sde", "log_std_init")
+_SHOWN = (
+    *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
+    *("train_freq", "gradient_steps", "net_arch", *_OF_SAC),
+    *("action_noise", "action_noise_std", "policy_delay"),
+)
 
 
 def render_page(summary: Summary, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
@@ -39,34 +45,35 @@ def render_page(summary: Summary, tables: Sequence[Table], figures: Sequence[Fig
     bodies = {key: _results(key, tables, figures) for key in _SECTIONS}
     bodies |= {"problems": _problems(summary), "run": _what_was_run(summary)}
     shown = {key: body for key, body in bodies.items() if body}
-    links = "".join(f'<a href="#{key}">{_SECTIONS[key]}</a>' for key in shown)
     sections = "".join(
         f'<section id="{key}"><h2>{_SECTIONS[key]}</h2>{body}</section>\n'
         for key, body in shown.items()
     )
-    notes = "".join(f"<li>{escape(note)}</li>" for note in verdict.warnings(summary))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in warnings(summary))
+    drawings = {figure.id: figure.to_plotly() for figure in figures}
+    packed = json.dumps(drawings, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&":  # which could end the script element
+        packed = packed.replace(sign, f"\\u{ord(sign):04x}")
     return Template(_asset("page.html")).substitute(
         title=escape(report_title(summary)),
         subtitle=escape(_subtitle(summary)),
         style=_asset("style.css"),
         script=_asset("script.js"),
-        links=links,
-        verdict=escape(verdict.verdict(summary)),
+        links="".join(f'<a href="#{key}">{_SECTIONS[key]}</a>' for key in shown),
+        verdict=escape(verdict(summary)),
         warnings=f'<ul class="warnings">{notes}</ul>' if notes else "",
         sections=sections,
-        figures=_json({figure.id: figure.to_plotly() for figure in figures}),
+        figures=packed,
         plotly=_packed_plotly() if figures else "",
     )
 
 
 def report_title(summary: Summary) -> str:
     """Name the report after what was compared."""
-    tasks = summary.results.tasks
+    tasks, suite = summary.results.tasks, summary.results.grid.get("suite", "")
     if len(tasks) == 1:
         return f"{tasks[0][0]} with {tasks[0][1].upper()}: {len(summary.results.methods)} methods"
-    if not tasks:
-        return f"{summary.results.grid.get('suite', '')}: no results"
-    return f"Suite {summary.results.grid.get('suite', '')}: {len(tasks)} tasks"
+    return f"Suite {suite}: {len(tasks)} tasks" if tasks else f"{suite}: no results"
 
 
 def _subtitle(summary: Summary) -> str:
@@ -80,28 +87,25 @@ def _subtitle(summary: Summary) -> str:
 
 
 def _results(key: str, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
-    written = "".join(_table(table) for table in tables if table.section == key)
-    drawn = "".join(_figure(figure) for figure in figures if figure.group == key)
+    """Write a section's tables and leave places for its figures."""
+    written = ""
+    for table in (table for table in tables if table.section == key):
+        body = f'<p class="caption">{escape(table.caption)}</p>{to_html(table)}'
+        head = f"<h3>{escape(table.title)}</h3>"
+        folded = f"{table.title} ({len(table.rows)})"
+        written += _folded(folded, body) if table.folded else f"{head}{body}\n"
+    drawn = "".join(
+        f'<figure id="{escape(figure.id)}"><h4>{escape(figure.title)}</h4>'
+        f'<div class="plot" id="plot-{escape(figure.id)}"></div>'
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>\n"
+        for figure in figures
+        if figure.group == key
+    )
     return written + (f'<div class="figures">{drawn}</div>' if drawn else "")
-
-
-def _table(table: Table) -> str:
-    body = f'<p class="caption">{escape(table.caption)}</p>{to_html(table)}'
-    if table.folded:
-        return _folded(f"{table.title} ({len(table.rows)})", body)
-    return f"<h3>{escape(table.title)}</h3>{body}\n"
 
 
 def _folded(title: str, body: str) -> str:
     return f"<details><summary>{escape(title)}</summary>{body}</details>\n"
-
-
-def _figure(figure: Figure) -> str:
-    return (
-        f'<figure id="{escape(figure.id)}"><h4>{escape(figure.title)}</h4>'
-        f'<div class="plot" id="plot-{escape(figure.id)}"></div>'
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>\n"
-    )
 
 
 def _problems(summary: Summary) -> str:
@@ -114,21 +118,18 @@ def _problems(summary: Summary) -> str:
 
 
 def _what_was_run(summary: Summary) -> str:
-    grid = summary.results.grid
-    runs = summary.results.runs
-    facts: dict[str, str] = {"Command": str(grid.get("command", ""))}
-    for key, label in (("commit", "Commit"), ("machine", "Machine")):
+    grid, runs = summary.results.grid, summary.results.runs
+    facts = {"Command": str(grid.get("command", ""))}
+    for key in ("commit", "machine"):
         found = dict.fromkeys(str(result.done.get(key)) for result in runs if result.done.get(key))
-        facts[label] = ", ".join(found) or str(grid.get(key, "unknown"))
+        facts[key.title()] = ", ".join(found) or str(grid.get(key, "unknown"))
     versions: dict[str, str] = {}
     for result in runs:
         versions |= result.done.get("versions") or {}
-    facts["Versions"] = ", ".join(f"{name} {number}" for name, number in versions.items())
+    facts["Versions"] = _listed(versions)
     facts |= _hyper_parameters(summary)
-    facts["Methods"] = "; ".join(
-        f"{method.label}: {method.about}"
-        for method in map(summary.results.method, summary.results.methods)
-    )
+    methods = map(summary.results.method, summary.results.methods)
+    facts["Methods"] = "; ".join(f"{method.label}: {method.about}" for method in methods)
     listed = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts.items() if text
     )
@@ -136,19 +137,8 @@ def _what_was_run(summary: Summary) -> str:
         command(result.run, result.done.get("derived", {}), f"runs/{index}")
         for index, result in enumerate(runs)
     )
-    body = f"<dl>{listed}</dl>"
-    if runs:
-        title = f"The command of every run ({len(runs)})"
-        body += _folded(title, f"<pre>{escape(commands)}</pre>")
-    return body
-
-
-_SHOWN = (
-    *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
-    *("train_freq", "gradient_steps", "net_arch", "ent_coef", "use_sde", "log_std_init"),
-    *("action_noise", "action_noise_std", "policy_delay"),
-)
-_OF_SAC = ("ent_coef", "use_sde", "log_std_init")
+    title = f"The command of every run ({len(runs)})"
+    return f"<dl>{listed}</dl>" + (_folded(title, f"<pre>{escape(commands)}</pre>") if runs else "")
 
 
 def _hyper_parameters(summary: Summary) -> dict[str, str]:
@@ -165,8 +155,7 @@ def _hyper_parameters(summary: Summary) -> dict[str, str]:
     for name in FRUGAL:
         found = next((result for result in runs if result.run.method == name), None)
         if found is not None:
-            config = _config(found)
-            own = {key[4:]: value for key, value in config.items() if key.startswith("fac_")}
+            own = {k[4:]: value for k, value in _config(found).items() if k.startswith("fac_")}
             shown[f"Filter, {summary.results.method(name).label}"] = _listed(own)
     return shown
 
@@ -179,12 +168,6 @@ def _config(result: Result) -> dict[str, Any]:
     content = read_json(result.directory / RUN_DIRECTORY / "config.json") or {}
     found = content.get("config")
     return found if isinstance(found, dict) else {}
-
-
-def _json(value: object) -> str:
-    """Write JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _asset(name: str) -> str:

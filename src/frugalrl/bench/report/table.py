@@ -125,7 +125,8 @@ def digits_for(value: float) -> int:
 def to_html(table: Table) -> str:
     """Write a table whose columns can be sorted."""
     head = "".join(
-        f'<th scope="col"{_css(column)}{_about(column)}><button type="button">'
+        f'<th scope="col"{_attribute("class", "num" if column.numeric else "")}'
+        f'{_attribute("title", column.about)}><button type="button">'
         f'{escape(column.label)}<span class="arrow" aria-hidden="true"></span></button></th>'
         for column in table.columns
     )
@@ -170,17 +171,12 @@ def _html_entry(column: Column, entry: Entry, place: int) -> str:
     tag = "td" if place else 'th scope="row"'
     value = "" if entry.value is None else escape(str(entry.value))
     below = f"<small>{escape(entry.published)}</small>" if entry.published is not None else ""
-    css = _css(column, entry.emphasis)
+    css = _attribute("class", f"{'num' if column.numeric else ''} {entry.emphasis}".strip())
     return f'<{tag}{css} data-value="{value}">{escape(entry.text)}{below}</{tag[:2]}>'
 
 
-def _css(column: Column, emphasis: str = "") -> str:
-    names = " ".join(filter(None, ["num" if column.numeric else "", emphasis]))
-    return f' class="{names}"' if names else ""
-
-
-def _about(column: Column) -> str:
-    return f' title="{escape(column.about)}"' if column.about else ""
+def _attribute(name: str, value: str) -> str:
+    return f' {name}="{escape(value)}"' if value else ""
 
 
 def _texts(table: Table, form: str) -> list[list[str]]:

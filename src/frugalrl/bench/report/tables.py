@@ -137,17 +137,30 @@ def over_tasks(summary: Summary) -> Iterator[Row]:
 )
 def equal_size(summary: Summary) -> Iterator[Row]:
     """Compare every rule with chance and with a ring that have as many places."""
+    size_column = Column("Size", "what the buffer's size is", numeric=False)
+    late_column = Column("Second half", "mean reward of the evaluations in it")
     for task in summary.results.tasks:
-        groups: dict[str, list[MethodSummary]] = {}
+        groups: dict[str, dict[str, MethodSummary]] = {}
         for entry in summary.entries(task):
             size = _size_of(summary.results.method(entry.method))
             if size is not None:
-                groups.setdefault(size, []).append(entry)
-        for size, entries in groups.items():
-            rules = {rule_of(entry.method)[0]: entry for entry in entries}
+                groups.setdefault(size, {})[rule_of(entry.method)[0]] = entry
+        for size, rules in groups.items():
             controls = [rules.get(name) for name in CONTROLS]
-            for entry in entries if any(controls) else []:
-                yield _equal_size_row(summary, size, entry, controls)
+            for rule, entry in rules.items() if any(controls) else ():
+                digits = _digits(summary, entry)
+                yield {
+                    TASK: _names(summary, entry)[TASK],
+                    size_column: Entry(size, size),
+                    METHOD: Entry(summary.results.method(rule).label, entry.method),
+                    Column("Seeds"): number(len(entry.seeds), 0),
+                    Column("Transitions"): number(entry.size, 0),
+                    Column("MB"): number(entry.bytes / 1e6, 2),
+                    Column("Mean reward"): _interval(entry.reward, digits),
+                    **_against(entry, controls, "rewards", digits),
+                    late_column: _interval(entry.late_reward, digits),
+                    **_against(entry, controls, "late", digits),
+                }
 
 
 def _size_of(method: Method) -> str | None:
@@ -160,31 +173,15 @@ def _size_of(method: Method) -> str | None:
     return f"that of {method.name}" if method.frugal else None
 
 
-def _equal_size_row(
-    summary: Summary, size: str, entry: MethodSummary, controls: list[MethodSummary | None]
+def _against(
+    entry: MethodSummary, controls: list[MethodSummary | None], measure: str, digits: int
 ) -> Row:
-    digits = _digits(summary, entry)
-    label = summary.results.method(rule_of(entry.method)[0]).label
-
-    def against(measure: str, about: str) -> Row:
-        columns = [Column("vs random slot", about), Column("vs ring", about)]
-        found = [_difference(_paired(entry, other, measure), digits) for other in controls]
-        return dict(zip(columns, found, strict=True))
-
-    return {
-        TASK: _names(summary, entry)[TASK],
-        Column("Size", "what the buffer's size is", numeric=False): Entry(size, size),
-        METHOD: Entry(label, entry.method),
-        Column("Seeds"): number(len(entry.seeds), 0),
-        Column("Transitions"): number(entry.size, 0),
-        Column("MB"): number(entry.bytes / 1e6, 2),
-        Column("Mean reward"): _interval(entry.reward, digits),
-        **against("rewards", "difference paired by seed; more is better"),
-        Column("Second half", "mean reward of the evaluations in it"): _interval(
-            entry.late_reward, digits
-        ),
-        **against("late", "difference of the second half, paired by seed"),
-    }
+    about = "difference paired by seed; more is better"
+    if measure == "late":
+        about = "difference of the second half, paired by seed"
+    columns = [Column("vs random slot", about), Column("vs ring", about)]
+    found = [_difference(_paired(entry, other, measure), digits) for other in controls]
+    return dict(zip(columns, found, strict=True))
 
 
 def _paired(mine: MethodSummary, other: MethodSummary | None, measure: str) -> Comparison | None:
@@ -195,11 +192,9 @@ def _paired(mine: MethodSummary, other: MethodSummary | None, measure: str) -> C
     seeds = sorted(found.keys() & others.keys())
     if not seeds:
         return None
-    return compare_means(
-        {seed: found[seed] for seed in seeds},
-        {seed: others[seed] for seed in seeds},
-        generator_for(*mine.task, mine.method, other.method, "equal size", measure),
-    )
+    generator = generator_for(*mine.task, mine.method, other.method, "equal size", measure)
+    shared, compared = ({seed: side[seed] for seed in seeds} for side in (found, others))
+    return compare_means(shared, compared, generator)
 
 
 @_table(
@@ -359,8 +354,8 @@ def predictions(summary: Summary) -> Iterator[Row]:
         for entry in summary.entries(task, FRUGAL):
             risen = buffer_mean(entry.runs, "measures", "entropy") - before
             variance = [number(factor, 2), number(finite_mean(ratios), 3)]
-            entropy = [number(value, 3, sign=True) for value in (rise, risen)]
-            shown = [*(variance if entry.method == FAC else [NOTHING, NOTHING]), *entropy]
+            shown = variance if entry.method == FAC else [NOTHING, NOTHING]
+            shown = [*shown, number(rise, 3, sign=True), number(risen, 3, sign=True)]
             if math.isfinite(risen):
                 yield _names(summary, entry) | dict(zip(columns, shown, strict=True))
 
@@ -404,10 +399,9 @@ def misprints(_: Summary) -> Iterator[Row]:
 def _pairs(
     summary: Summary, against: str, table: str
 ) -> Iterator[tuple[Row, MethodSummary, MethodSummary, paper.Row]]:
-    """Pair each frugal method with what it is compared with.
+    """Give the beginning of a row, a frugal method and what it is compared with, the published row.
 
-    Gives the beginning of a row, the two, and the published row. That is the paper's method's:
-    beside ours it stands only where the paper's was not run.
+    That is the paper's method's: beside ours it stands only where the paper's was not run.
     """
     for task in summary.results.tasks:
         other = summary.get(task, against)
@@ -425,41 +419,40 @@ def _comparison(
     """Compare FAC with another method, which has a sign in the headings."""
 
     def both(label: str, about: str, key: str, shown: Callable[[MethodSummary], Entry]) -> Row:
-        sides = ((sign, name, other, other.method), ("F", "FAC", fac, FAC))
-        return {
-            Column(f"{label} {mark}", f"{about} of {who}"): _beside(
-                shown(entry), printed, f"{key}_{side}"
-            )
-            for mark, who, entry, side in sides
-        }
+        row = {}
+        for mark, who, entry, side in ((sign, name, other, other.method), ("F", "FAC", fac, FAC)):
+            column = Column(f"{label} {mark}", f"{about} of {who}")
+            row[column] = _beside(shown(entry), printed, f"{key}_{side}")
+        return row
+
+    def derived(label: str, about: str, key: str, value: float, *, sign: bool = False) -> Row:
+        return {Column(label, about): _beside(number(value, 2, sign=sign), printed, key)}
 
     shared = [seed for seed in other.convergence if seed in fac.convergence]
     points = [finite_mean([entry.convergence[s] for s in shared]) for entry in (other, fac)]
-    rewards = other.mean("paper_reward"), fac.mean("paper_reward")
-    gain = number(measures.reduction(*points), 2)
-    cut = number(measures.reduction(other.size, fac.size), 2)
-    change = number(measures.reward_change(*rewards), 2, sign=True)
-    ratio = number(measures.sample_efficiency(rewards[0], other.size, rewards[1], fac.size), 2)
     earlier = "how much earlier FAC converges, mean of the seeds' differences"
+    gain, cut = measures.reduction(*points), measures.reduction(other.size, fac.size)
+    rewards = other.mean("paper_reward"), fac.mean("paper_reward")
+    change = measures.reward_change(*rewards)
     efficiency = "reward per stored transition, FAC's over the other's"
+    ratio = measures.sample_efficiency(rewards[0], other.size, rewards[1], fac.size)
     return {
         **head,
         **both("CP", "convergence point, in steps,", "cp", _settled),
-        Column("Δ CP %", earlier): _beside(gain, printed, "delta_cp_percent"),
+        **derived("Δ CP %", earlier, "delta_cp_percent", gain),
         **both("|R|", "transitions in the final buffer", "buffer", lambda it: number(it.size, 0)),
-        Column("Δ |R| %", "cut of the buffer"): _beside(cut, printed, "buffer_cut_percent"),
+        **derived("Δ |R| %", "cut of the buffer", "buffer_cut_percent", cut),
         **both("R", "reward, as the paper measured,", "reward", _spread),
-        Column("Δ R %", "change of reward"): _beside(change, printed, "delta_reward_percent"),
-        Column("P", efficiency): _beside(ratio, printed, "sample_efficiency_P"),
+        **derived("Δ R %", "change of reward", "delta_reward_percent", change, sign=True),
+        **derived("P", efficiency, "sample_efficiency_P", ratio),
         **both("full reward", "deterministic reward", "", lambda it: number(it.reward.value, 2)),
     }
 
 
 def _spread(entry: MethodSummary, key: str = "paper_reward") -> Entry:
     """Write mean ± spread over seeds of a measure."""
-    value, sd = entry.mean(key), entry.sd(key)
-    text = show(value) + (f" ± {show(sd)}" if math.isfinite(sd) else "")
-    return Entry(text, value if math.isfinite(value) else None)
+    mean, sd = number(entry.mean(key)), entry.sd(key)
+    return replace(mean, text=f"{mean.text} ± {show(sd)}") if math.isfinite(sd) else mean
 
 
 def _beside(entry: Entry, printed: paper.Row, key: str) -> Entry:

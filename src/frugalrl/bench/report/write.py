@@ -10,14 +10,13 @@ from pathlib import Path
 
 from frugalrl.bench.aggregate import Summary, summarize
 from frugalrl.bench.errors import BenchError, writing
-from frugalrl.bench.report.drawing import FORMATS, render
-from frugalrl.bench.report.figure import Figure
+from frugalrl.bench.report.figure import FORMATS, Figure, render
 from frugalrl.bench.report.figures import all_figures
 from frugalrl.bench.report.page import render_page, report_title
 from frugalrl.bench.report.table import markdown_text, to_latex, to_markdown
 from frugalrl.bench.report.tables import all_tables
 from frugalrl.bench.report.verdict import verdict, warnings
-from frugalrl.bench.results import Result, read_results
+from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import RUNS
 from frugalrl.files import read_json, replacing, write_json
 
@@ -54,8 +53,7 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
     """
     target = Path(out) if out is not None else Path(directory)
     summary = summarize(read_results(directory))
-    there = (Path(directory) / RUNS).is_dir()
-    if (target / PAGE).is_file() and not there:
+    if (target / PAGE).is_file() and not (Path(directory) / RUNS).is_dir():
         raise BenchError(
             f"{directory} holds a report but not the runs it was made from: nothing to write anew"
         )
@@ -95,26 +93,22 @@ def _claim(target: Path, names: Sequence[str]) -> None:
 
 def _contents(summary: Summary, figures: Sequence[Figure]) -> Iterator[tuple[str, bytes]]:
     """Make every file of a report, one after the other: the page last."""
-    tables = all_tables(summary)
     for figure in figures:
         for suffix, content in render(figure).items():
             yield f"figures/{figure.id}.{suffix}", content
-    notes = "".join(f"- {markdown_text(note)}\n" for note in warnings(summary))
+    tables = all_tables(summary)
     title, words = markdown_text(report_title(summary)), markdown_text(verdict(summary))
-    head = f"# {title}\n\n{words}\n\n{notes}\n"
-    yield "tables.md", (head + "\n".join(to_markdown(table) for table in tables)).encode()
-    latex = "% Needs the booktabs package.\n" + "\n".join(to_latex(table) for table in tables)
+    notes = "".join(f"- {markdown_text(note)}\n" for note in warnings(summary))
+    text = f"# {title}\n\n{words}\n\n{notes}\n" + "\n".join(map(to_markdown, tables))
+    yield "tables.md", text.encode()
+    latex = "% Needs the booktabs package.\n" + "\n".join(map(to_latex, tables))
     yield "tables.tex", latex.encode()
-    yield "runs.csv", _runs(summary.results.runs).encode()
-    yield PAGE, render_page(summary, tables, figures).encode()
-
-
-def _runs(runs: tuple[Result, ...]) -> str:
-    """Write the numbers that everything else is computed from."""
+    # The numbers that everything else is computed from.
     file = io.StringIO()
-    table = csv.DictWriter(file, _RUN_COLUMNS, extrasaction="ignore", lineterminator="\n")
-    table.writeheader()
-    for result in runs:
+    rows = csv.DictWriter(file, _RUN_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    rows.writeheader()
+    for result in summary.results.runs:
         point = {"convergence_point": result.convergence}
-        table.writerow({**result.done, **vars(result.run), **point})
-    return file.getvalue()
+        rows.writerow({**result.done, **vars(result.run), **point})
+    yield "runs.csv", file.getvalue().encode()
+    yield PAGE, render_page(summary, tables, figures).encode()
