@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.runs import Run
@@ -33,14 +34,14 @@ def estimate_line(runs: Sequence[Run], jobs: int) -> str:
 
     Other settings hardly change the time of a step: filters cost a few microseconds.
     """
-    speeds: dict[Any, Speed] = {}
+    speeds: dict[str, Speed] = {}
     seconds = []
     for run in runs:
-        sampler = run.settings.get("sampler", "uniform")
-        if (run.task, sampler) not in speeds:
-            print(f"timing {run.env} with {run.algo}, {sampler} batches", flush=True)
-            speeds[run.task, sampler] = measure_speed(run)
-        seconds.append(estimate_seconds(run, speeds[run.task, sampler]))
+        what = f"{run.env} with {run.algo}, {run.settings.get('sampler', 'uniform')} batches"
+        if what not in speeds:
+            print(f"timing {what}", flush=True)
+            speeds[what] = measure_speed(run)
+        seconds.append(estimate_seconds(run, speeds[what]))
     total = max(sum(seconds) / jobs, max(seconds))
     return (
         f"{len(runs)} runs, {sum(run.steps for run in runs):,} steps: about "
@@ -69,11 +70,8 @@ def measure_speed(run: Run) -> Speed:
     from frugalrl.training.evaluation import run_episodes
     from frugalrl.training.runner import train
 
-    plain = {
-        name: value
-        for name, value in run.settings.items()
-        if name != "admission" and not name.startswith(OF_THE_FILTER)
-    }
+    of_filters = ("admission", OF_THE_FILTER)
+    plain = {key: value for key, value in run.settings.items() if not key.startswith(of_filters)}
     try:
         resolved = resolve(train_config(replace(run, settings=plain), {}, None)).config
         by_steps = isinstance(resolved.train_freq, int)
@@ -91,10 +89,9 @@ def measure_speed(run: Run) -> Speed:
         for name in ("env_steps", "train_seconds")
     )
     factory = make_factory(resolved)
-    environment = factory.make()
-    begun = time.perf_counter()
-    episodes = run_episodes(result.policy, environment, range(_EPISODES), longest=_LONGEST)
-    assert episodes is not None
-    bare = (time.perf_counter() - begun) / float(episodes.lengths.sum())
-    environment.close()
+    with contextlib.closing(factory.make()) as environment:
+        begun = time.perf_counter()
+        episodes = run_episodes(result.policy, environment, range(_EPISODES), longest=_LONGEST)
+        assert episodes is not None
+        bare = (time.perf_counter() - begun) / float(episodes.lengths.sum())
     return Speed(spent / max(made, 1.0), bare, factory.time_limit or 1000)

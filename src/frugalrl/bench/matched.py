@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +30,7 @@ class MatchedRandom:
     """
 
     name: ClassVar[str] = "matched-random"
+    nbytes = 0  # to overwrite at random takes no memory, to know the other run's sizes does
 
     def __init__(
         self, steps: Sequence[int], sizes: Sequence[int], *, replace: bool, seed: int = 0
@@ -40,7 +42,6 @@ class MatchedRandom:
         self.replace = bool(replace)
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._offered = 0
-        self._interval = 0
         self._held: list[int] = []
         self._place: dict[int, int] = {}
 
@@ -78,13 +79,12 @@ class MatchedRandom:
 
     def _wants_one_more(self) -> bool:
         """Choose so many of what is left of an interval that its size is met at its end."""
-        while self._interval < len(self.steps) and self.steps[self._interval] <= self._offered:
-            self._interval += 1
+        interval = bisect.bisect(self.steps, self._offered)
         chance = self._generator.random()
-        if self._interval == len(self.steps):
+        if interval == len(self.steps):
             return False
-        left = self.steps[self._interval] - self._offered
-        return bool(chance * left < self.sizes[self._interval] - len(self._held))
+        left = self.steps[interval] - self._offered
+        return bool(chance * left < self.sizes[interval] - len(self._held))
 
     def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
         """Remember a slot that the owner made free."""
@@ -103,11 +103,6 @@ class MatchedRandom:
         if slot not in self._place:
             self._place[slot] = len(self._held)
             self._held.append(slot)
-
-    @property
-    def nbytes(self) -> int:
-        """None: to overwrite at random takes no memory, to know the other run's sizes does."""
-        return 0
 
     def state_dict(self) -> dict[str, Any]:
         """Sizes, held slots and the generator's state."""

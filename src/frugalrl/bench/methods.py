@@ -151,11 +151,6 @@ def rule_of(name: str) -> tuple[str, float | None]:
     return f"{base}@{rest}" if rest else base, None if share is None else float(share)
 
 
-def has_share(name: str) -> bool:
-    """Tell whether a method's buffer is given as a share of the steps."""
-    return rule_of(name)[1] is not None
-
-
 def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) -> Method:
     name = f"{method.name}@{changes}"
     settings = dict(method.settings)

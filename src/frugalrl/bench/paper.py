@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -69,16 +68,12 @@ def published(name: str, env: str, algo: str = "") -> Row | None:
 
 def misprints() -> list[Misprint]:
     """List every derived entry of the paper that its own row contradicts."""
-    return [
-        *_misprints("full", "baseline", "Comparison with SAC and TD3"),
-        *_misprints("laber", "laber", "Comparison with LaBER"),
-    ]
-
-
-def _misprints(name: str, other: str, where: str) -> Iterator[Misprint]:
-    """Judge every derived entry of a table that compares FAC with another method."""
+    found = []
     full = {(row["benchmark"], row["algorithm"]): row for row in table("full")}
-    for row in table(name):
+    rows = [(row, "baseline", "Comparison with SAC and TD3") for row in table("full")]
+    rows += [(row, "laber", "Comparison with LaBER") for row in table("laber")]
+    for row, other, where in rows:
+        label = f"{row['benchmark']} ({row['algorithm']})"
         points, rewards = (
             (float(row[f"{what}_{other}"]), float(row[f"{what}_fac"])) for what in ("cp", "reward")
         )
@@ -93,14 +88,12 @@ def _misprints(name: str, other: str, where: str) -> Iterator[Misprint]:
             ("Delta R", "delta_reward_percent", measures.reward_change(*rewards)),
             ("P", "sample_efficiency_P", efficiency),
         ):
-            if key not in row:
-                continue
-            kind = _kind(row[key], recomputed)
+            kind = _kind(row[key], recomputed) if key in row else "agrees"
             if column == "Delta R" and kind == "misprint" and _kind(row[key], shifted) == "agrees":
                 kind = "translated"
             if kind != "agrees":
-                label = f"{row['benchmark']} ({row['algorithm']})"
-                yield Misprint(where, label, column, row[key], recomputed, kind)
+                found.append(Misprint(where, label, column, row[key], recomputed, kind))
+    return found
 
 
 def _kind(printed: str, recomputed: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -55,18 +55,13 @@ class Result:
         return self.metrics.get(name, np.empty(0))
 
     @cached_property
-    def training_curve(self) -> tuple[Column, Column]:
-        """Mean reward of the last 100 training episodes at every step that was logged."""
+    def convergence(self) -> float | None:
+        """Step at which the mean of the last 100 training episodes settled, if it ever did."""
         if not {"episodes", "episode_reward"} <= set(self.metrics):
-            return np.empty(0), np.empty(0)
+            return None
         means = recent_mean(self.metrics["episodes"], self.metrics["episode_reward"])
         known = np.isfinite(means)
-        return self.metrics["env_steps"][known], means[known]
-
-    @cached_property
-    def convergence(self) -> float | None:
-        """Step at which the training curve settled, None where it never did."""
-        return convergence_point(*self.training_curve)
+        return convergence_point(self.metrics["env_steps"][known], means[known])
 
     @cached_property
     def curve(self) -> tuple[Column, Column]:
@@ -96,7 +91,6 @@ class Results:
     grid: Mapping[str, Any]
     runs: tuple[Result, ...]
     problems: tuple[Problem, ...]
-    own_methods: Mapping[str, Method] = field(default_factory=dict)
 
     @property
     def tasks(self) -> list[tuple[str, str]]:
@@ -117,10 +111,11 @@ class Results:
 
     def method(self, name: str) -> Method:
         """Describe a method, also one that only this directory's suite knew."""
+        run = next((result.run for result in self.runs if result.run.method == name), None)
         try:
-            found = self.own_methods.get(name) or find_method(name)
+            found = find_method(name)
         except BenchError:
-            found = Method(name, name, "")
+            found = Method(name, run.label, "", run.settings) if run else Method(name, name, "")
         if found.color != PLAIN_COLOR:
             return found
         others = [other for other in self.methods if other not in METHODS]
@@ -147,14 +142,9 @@ def read_results(directory: str | Path) -> Results:
     if not runs:
         raise BenchError(f"{root} holds no results: its {GRID_FILE} lists no runs")
     found = [_read_result(root, run) for run in runs]
-    own = {
-        run.method: Method(run.method, run.label, "", run.settings)
-        for run in runs
-        if run.method.partition("@")[0] not in METHODS
-    }
     done = tuple(entry for entry in found if isinstance(entry, Result))
     problems = tuple(entry for entry in found if isinstance(entry, Problem))
-    return Results(root, grid, done, problems, own)
+    return Results(root, grid, done, problems)
 
 
 def _read_result(root: Path, run: Run) -> Result | Problem:
@@ -174,7 +164,7 @@ def read_done(directory: Path, run: Run) -> dict[str, Any] | None:
     """Read the summary of a finished run; None where there is none, or it is damaged."""
     done = read_json(directory / DONE_FILE) or {}
     size = done.get("size")
-    whole = isinstance(size, int) and not isinstance(size, bool) and size > 0
+    whole = type(size) is int and size > 0
     return done if whole and done.get("fingerprint") == run.fingerprint else None
 
 

@@ -94,11 +94,7 @@ class Run:
 
 
 def listed_runs(grid: Mapping[str, Any]) -> list[Run]:
-    """List the runs that a results directory's description names.
-
-    Raises:
-        BenchError: One of them is damaged.
-    """
+    """List the runs that a results directory's description names; see `Run.from_json`."""
     listed: Any = grid.get(RUNS)
     return [Run.from_json(values) for values in listed] if isinstance(listed, list) else []
 
@@ -188,10 +184,10 @@ def describe_runs(runs: Sequence[Run]) -> list[str]:
         groups.setdefault((f"{run.env} {run.algo}", run.method), []).append(run)
     width, name_width = (max(map(len, names)) for names in zip(*groups, strict=True))
     lines = []
-    for (task, method), (first, *others) in groups.items():
-        seeds = ", ".join(str(run.seed) for run in (first, *others))
-        after = f", after {first.source} (its {first.needs})" if first.needs else ""
-        steps = f"{first.steps:>9,} steps, seeds {seeds}{after}"
+    for (task, method), group in groups.items():
+        run, seeds = group[0], ", ".join(str(run.seed) for run in group)
+        after = f", after {run.source} (its {run.needs})" if run.needs else ""
+        steps = f"{run.steps:>9,} steps, seeds {seeds}{after}"
         lines.append(f"{task:<{width}}  {method:<{name_width}}  {steps}")
     return lines
 
@@ -200,9 +196,9 @@ def command(run: Run, derived: Mapping[str, Any], out: str) -> str:
     """Write the shell command that makes the same run, or say that only a grid can make it."""
     if run.settings.get("admission") in GRID_ONLY:
         return f"# {run.name}: a control that only the grid's own command makes"
-    words = ["frugalrl", "train", run.env, "--algo", run.algo, "--steps", str(run.steps)]
-    words += ["--seed", str(run.seed)]
-    for name, value in {**run.settings, **derived}.items():
+    words = ["frugalrl", "train", run.env]
+    own = {"algo": run.algo, "steps": run.steps, "seed": run.seed}
+    for name, value in {**own, **run.settings, **derived, "out": out}.items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
@@ -210,7 +206,7 @@ def command(run: Run, derived: Mapping[str, Any], out: str) -> str:
             words += [f"--{flag}", *map(str, value)]
         else:
             words += [f"--{flag}", json.dumps(value) if isinstance(value, Mapping) else str(value)]
-    return shlex.join([*words, "--out", out])
+    return shlex.join(words)
 
 
 def describe_change(old: Run, new: Run) -> str:

@@ -53,7 +53,6 @@ class Suite:
     """Everything that defines a grid of runs."""
 
     name: str
-    description: str
     tasks: tuple[Task, ...]
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -98,7 +97,7 @@ def parse_suite(text: str, source: str) -> Suite:
     except ValueError as error:
         raise BenchError(f"{source} is not valid TOML: {error}") from None
     known = {item.name for item in dataclasses.fields(Suite)} - {"own_methods", "sweeps"}
-    _check_keys(document, {*known, "algorithms", "method", "sweep"}, source)
+    _check_keys(document, {*known, "description", "algorithms", "method", "sweep"}, source)
     own = {key: _own_method(key, table, source) for key, table in _tables(document, "method")}
     methods = _names(document.get("methods", []), "methods", source)
     for method in methods:
@@ -114,7 +113,6 @@ def parse_suite(text: str, source: str) -> Suite:
         raise BenchError(f"{source} has no [[tasks]]")
     return Suite(
         name=str(document.get("name", Path(source).stem)),
-        description=str(document.get("description", "")),
         tasks=tuple(task for entry in tasks for task in _tasks(entry, algorithms, source)),
         methods=methods,
         seeds=parse_seeds(document.get("seeds", 3)),
@@ -157,8 +155,7 @@ def method_names(text: str) -> tuple[str, ...]:
 
 def comparison(env: str, algo: str, steps: int | None, methods: Sequence[str]) -> Suite:
     """Make the suite of `frugalrl compare`: one task."""
-    task = Task(env, algo, steps)
-    return Suite(f"{env} with {algo}", "", (task,), methods=tuple(methods), seeds=(0,))
+    return Suite(f"{env} with {algo}", (Task(env, algo, steps),), tuple(methods), seeds=(0,))
 
 
 def choose(suite: Suite, only: Iterable[str]) -> Suite:

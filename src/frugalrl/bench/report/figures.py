@@ -21,7 +21,7 @@ from frugalrl.bench.aggregate import (
     generator_for,
     task_name,
 )
-from frugalrl.bench.methods import CONTROLS, PARAMETERS, Method, has_share, rule_of, split_variant
+from frugalrl.bench.methods import CONTROLS, PARAMETERS, Method, rule_of, split_variant
 from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Numbers, told_apart
 from frugalrl.bench.results import Result
 
@@ -46,7 +46,7 @@ def _possible_figures(summary: Summary) -> Iterator[Figure]:
     for task in tasks:
         yield learning_curves(summary, task)
         yield final_rewards(summary, task)
-    if any(map(has_share, summary.results.methods)):
+    if any(rule_of(name)[1] for name in summary.results.methods):  # a share of the steps
         for task in tasks:
             yield reward_over_bytes(summary, task)
             yield reward_over_bytes(summary, task, late=True)

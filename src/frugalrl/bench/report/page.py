@@ -43,7 +43,11 @@ _SHOWN = (
 def render_page(summary: Summary, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
     """Write the whole report."""
     bodies = {key: _results(key, tables, figures) for key in _SECTIONS}
-    bodies |= {"problems": _problems(summary), "run": _what_was_run(summary)}
+    for problem in summary.results.problems:
+        name, detail = f"{problem.run.name}: {problem.state}", escape(problem.detail)
+        written = _folded(name, f"<pre>{detail}</pre>") if detail else f"<p>{escape(name)}</p>"
+        bodies["problems"] += written
+    bodies["run"] = _what_was_run(summary)
     shown = {key: body for key, body in bodies.items() if body}
     sections = "".join(
         f'<section id="{key}"><h2>{_SECTIONS[key]}</h2>{body}</section>\n'
@@ -106,15 +110,6 @@ def _results(key: str, tables: Sequence[Table], figures: Sequence[Figure]) -> st
 
 def _folded(title: str, body: str) -> str:
     return f"<details><summary>{escape(title)}</summary>{body}</details>\n"
-
-
-def _problems(summary: Summary) -> str:
-    parts = []
-    for problem in summary.results.problems:
-        name = f"{problem.run.name}: {problem.state}"
-        detail = f"<pre>{escape(problem.detail)}</pre>"
-        parts.append(_folded(name, detail) if problem.detail else f"<p>{escape(name)}</p>")
-    return "".join(parts)
 
 
 def _what_was_run(summary: Summary) -> str:

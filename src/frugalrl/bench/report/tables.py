@@ -52,17 +52,13 @@ _tables: list[Callable[[Summary], Table]] = []
 def all_tables(summary: Summary) -> list[Table]:
     """Make every table that these results can fill, in the report's order."""
     filled = [table for make in _tables if (table := make(summary)).rows]
-    return filled if len(summary.results.tasks) > 1 else [_without_task(table) for table in filled]
-
-
-def _without_task(table: Table) -> Table:
-    """Leave out the task where there is only one: the title names it, and phones are narrow."""
-    if not {TASK, METHOD} <= set(table.columns):
-        return table
-    rows = [dict(row) for row in table.rows]
-    for row in rows:
-        row[METHOD] = replace(row[METHOD], published=row.pop(TASK).published)
-    return replace(table, rows=rows)
+    if len(summary.results.tasks) > 1:
+        return filled
+    for table in filled:
+        # There is only one task: the title names it, and phones are narrow.
+        for row in table.rows if {TASK, METHOD} <= set(table.columns) else ():
+            row[METHOD] = replace(row[METHOD], published=row.pop(TASK).published)
+    return filled
 
 
 def _table(
@@ -150,7 +146,7 @@ def equal_size(summary: Summary) -> Iterator[Row]:
             for rule, entry in rules.items() if any(controls) else ():
                 digits = _digits(summary, entry)
                 yield {
-                    TASK: _names(summary, entry)[TASK],
+                    TASK: _task_entry(summary, task, {}),
                     size_column: Entry(size, size),
                     METHOD: Entry(summary.results.method(rule).label, entry.method),
                     Column("Seeds"): number(len(entry.seeds), 0),
@@ -408,8 +404,7 @@ def _pairs(
         printed = paper.published(table, *task) or {}
         for fac in summary.entries(task, FRUGAL):
             if other is not None:
-                head = _names(summary, fac) | {TASK: _task_entry(summary, task, printed)}
-                yield head, other, fac, printed
+                yield _names(summary, fac, printed), other, fac, printed
                 printed = {}
 
 
@@ -480,10 +475,11 @@ def _task_entry(summary: Summary, task: TaskKey, printed: paper.Row) -> Entry:
     return Entry(name, name, f"paper: {published:,} steps" if longer else PUBLISHED_BELOW)
 
 
-def _names(summary: Summary, entry: MethodSummary) -> Row:
+def _names(summary: Summary, entry: MethodSummary, printed: paper.Row | None = None) -> Row:
     """Begin a row: the task and the method."""
-    name, label = task_name(entry.task), summary.results.method(entry.method).label
-    return {TASK: Entry(name, name), METHOD: Entry(label, entry.method)}
+    label = summary.results.method(entry.method).label
+    task = _task_entry(summary, entry.task, printed or {})
+    return {TASK: task, METHOD: Entry(label, entry.method)}
 
 
 def _digits(summary: Summary, entry: MethodSummary) -> int:

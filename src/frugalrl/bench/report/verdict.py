@@ -7,15 +7,8 @@ from collections import Counter
 
 import numpy as np
 
-from frugalrl.bench.aggregate import (
-    BASELINE,
-    FAC,
-    MethodSummary,
-    Summary,
-    generator_for,
-    task_name,
-)
-from frugalrl.bench.methods import has_share, rule_of
+from frugalrl.bench.aggregate import BASELINE, FAC, MethodSummary, Summary, generator_for, task_name
+from frugalrl.bench.methods import rule_of
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, compare_means
 
@@ -35,12 +28,10 @@ def verdict(summary: Summary) -> str:
             f"{len(problems) - failed} did not finish. There is nothing to compare; what went "
             "wrong is listed below."
         )
-    seeds = _seeds(summary.fewest_seeds)
-    strength = f"There are {seeds} per method."
-    if summary.fewest_seeds < FEW_SEEDS:
-        strength = f"With {seeds} the evidence is weak."
+    seeds, weak = _seeds(summary.fewest_seeds), summary.fewest_seeds < FEW_SEEDS
+    strength = f"With {seeds} the evidence is weak." if weak else f"There are {seeds} per method."
     methods = summary.results.methods
-    if BASELINE in methods and any(map(has_share, methods)):
+    if BASELINE in methods and any(rule_of(name)[1] for name in methods):  # a share of the steps
         return f"{_budgets(summary)} {strength}"
     pairs = [
         (fac, baseline)
@@ -62,15 +53,16 @@ def verdict(summary: Summary) -> str:
 def warnings(summary: Summary) -> list[str]:
     """List what a reader must know before believing a number."""
     notes = []
+    seeds = _seeds(summary.fewest_seeds)
     if 0 < summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
         notes.append(
-            f"Some method has only {_seeds(summary.fewest_seeds)}: no interval is shown for it, "
-            "and nothing can be concluded from it."
+            f"Some method has only {seeds}: no interval is shown for it, and nothing can be "
+            "concluded from it."
         )
     elif 0 < summary.fewest_seeds < FEW_SEEDS:
         notes.append(
-            f"The evidence is weak: {_seeds(summary.fewest_seeds)} per method, fewer than "
-            f"{FEW_SEEDS}. Intervals from so few seeds are too narrow."
+            f"The evidence is weak: {seeds} per method, fewer than {FEW_SEEDS}. Intervals from so "
+            "few seeds are too narrow."
         )
     unequal = []
     for task in summary.results.tasks:
@@ -121,10 +113,9 @@ def _budgets(summary: Summary) -> str:
 
 
 def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
-    share = 100.0 * fac.size / baseline.size if baseline.size else math.nan
     text = (
-        f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} FAC ended with {show(share, 0)} % "
-        f"of the baseline's transitions"
+        f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} FAC ended with "
+        f"{show(100.0 * fac.size / baseline.size, 0)} % of the baseline's transitions"
     )
     if baseline.bytes > 0 and math.isfinite(fac.bytes):
         weight = 100.0 * fac.bytes / baseline.bytes
@@ -154,15 +145,16 @@ def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
     """Say what other parameters did, where there is only the filter as it is to compare with."""
     clear: dict[str, list[str]] = {"higher": [], "lower": []}
     shares = []
+    several = len(summary.results.tasks) > 1
     for entry in variants:
         found, fac = entry.against_reference, summary.get(entry.task, FAC)
         if found is None or fac is None:
             continue
-        shares.append(100.0 * entry.size / fac.size if fac.size else math.nan)
+        shares.append(100.0 * entry.size / fac.size)
         if found.clear:
-            where = f" on {task_name(entry.task)}" if len(summary.results.tasks) > 1 else ""
-            name = entry.method.partition("@")[2] + where
-            clear["higher" if found.difference.value > 0 else "lower"].append(name)
+            where = f" on {task_name(entry.task)}" if several else ""
+            side = "higher" if found.difference.value > 0 else "lower"
+            clear[side].append(entry.method.partition("@")[2] + where)
     parts = []
     for side, names in clear.items():
         if names:
@@ -171,7 +163,7 @@ def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
     told = f"{' and '.join(parts)} than" if parts else "none can be told in final reward from"
     least, most = show(min(shares), 0), show(max(shares), 0)
     held = least if least == most else f"{least} to {most}"
-    many = "methods" if len(summary.results.tasks) == 1 else "pairs of task and method"
+    many = "pairs of task and method" if several else "methods"
     return (
         f"Of {len(shares)} {many} with a changed parameter {told} FAC as it is; their buffers "
         f"hold {held} % of its transitions."
@@ -179,7 +171,7 @@ def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
 
 
 def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
-    shares = [100.0 * fac.size / base.size for fac, base in pairs if base.size]
+    shares = [100.0 * fac.size / base.size for fac, base in pairs]
     text = (
         f"Over {len(pairs)} tasks FAC ended with {show(float(np.median(shares)), 0)} % of the "
         f"baseline's transitions (median; {show(min(shares), 0)} to {show(max(shares), 0)} %)"
@@ -198,9 +190,9 @@ def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary
 
 
 def _controls(summary: Summary, facs: list[MethodSummary]) -> str:
-    few = summary.fewest_seeds < FEW_SEEDS
-    weak = f"; with {_seeds(summary.fewest_seeds)} the evidence is weak" if few else ""
-    outcomes = {}
+    seeds = _seeds(summary.fewest_seeds)
+    weak = f"; with {seeds} the evidence is weak" if summary.fewest_seeds < FEW_SEEDS else ""
+    outcomes: dict[str, list[int]] = {}
     for name, words in _CONTROLS.items():
         signs = [_beats(fac, it) for fac in facs if (it := summary.get(fac.task, name))]
         if signs:
@@ -211,31 +203,25 @@ def _controls(summary: Summary, facs: list[MethodSummary]) -> str:
             f"nothing about whether it matters what is kept{weak}."
         )
     if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
-        seeds = _seeds(summary.fewest_seeds)
         return f"With {seeds} it cannot be told from its controls ({', '.join(outcomes)})."
-    meaning = "so these results do not show that it matters what is kept"
-    if all(sum(signs) > 0 and min(signs) >= 0 for signs in outcomes.values()):
-        meaning = "which speaks for what FAC keeps"
-    text = f"{' and '.join(_outcomes(outcomes))}, {meaning}{weak}."
-    return text[0].upper() + text[1:]
-
-
-def _outcomes(found: dict[str, list[int]]) -> list[str]:
-    same = [words for words, signs in found.items() if not any(signs)]
-    if same == list(_CONTROLS.values()):
-        return [f"neither {same[0]} nor {same[1]} did measurably worse"]
+    same = [words for words, signs in outcomes.items() if not any(signs)]
     parts = [f"{words} did not do measurably worse" for words in same]
-    for words, signs in found.items():
+    if same == list(_CONTROLS.values()):
+        parts = [f"neither {same[0]} nor {same[1]} did measurably worse"]
+    for words, signs in outcomes.items():
         worse, better = signs.count(1), signs.count(-1)
-        if words in same:
-            continue
         outcome = f"worse on {worse}, better on {better} of them"
         if len(signs) == 1:
             outcome = "worse" if worse else "better"
         elif worse == len(signs):
             outcome = "worse on all of them"
-        parts.append(f"{words} did {outcome}")
-    return parts
+        if words not in same:
+            parts.append(f"{words} did {outcome}")
+    meaning = "so these results do not show that it matters what is kept"
+    if all(sum(signs) > 0 and min(signs) >= 0 for signs in outcomes.values()):
+        meaning = "which speaks for what FAC keeps"
+    text = f"{' and '.join(parts)}, {meaning}{weak}."
+    return text[0].upper() + text[1:]
 
 
 def _beats(fac: MethodSummary, control: MethodSummary) -> int:
