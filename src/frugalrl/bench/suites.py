@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from frugalrl.agents.settings import ALGORITHMS
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import (
     METHODS,
@@ -26,7 +27,6 @@ from frugalrl.bench.methods import (
 from frugalrl.checks import check_choice
 
 SUITES = ("smoke", "classic", "paper", "ablation", "budget", "budget-quick", "small-actor")
-ALGORITHMS = ("sac", "td3", "ddpg")
 # A run takes these from the grid; a suite that sets them would contradict it.
 _RESERVED = ("env", "algo", "steps", "seed", "out")
 # What makes a method: set for all runs, they would make another method of the baseline.

@@ -34,32 +34,24 @@ _curve = attrgetter("curve")
 
 def all_figures(summary: Summary) -> list[Figure]:
     """Draw everything these results can show, in the report's order."""
-    return [
-        told_apart(figure)
-        for figure in _possible_figures(summary)
-        if any(isinstance(it, Heat) or np.isfinite(it.y).any() for it in figure.traces)
-    ]
-
-
-def _possible_figures(summary: Summary) -> Iterator[Figure]:
     tasks = summary.results.tasks
+    figures: list[Figure] = []
     for task in tasks:
-        yield learning_curves(summary, task)
-        yield final_rewards(summary, task)
+        figures += [learning_curves(summary, task), final_rewards(summary, task)]
     if any(rule_of(name)[1] for name in summary.results.methods):  # a share of the steps
         for task in tasks:
-            yield reward_over_bytes(summary, task)
-            yield reward_over_bytes(summary, task, late=True)
+            figures += [reward_over_bytes(summary, task, late=late) for late in (False, True)]
     if summary.over_tasks:
-        yield performance_profiles(summary)
+        figures.append(performance_profiles(summary))
     for task in tasks:
-        yield buffer_growth(summary, task)
-        yield acceptance(summary, task)
-        yield from kept_experiences(summary, task)
-        yield rewards_per_cell(summary, task)
-    yield from hyper_parameters(summary)
-    yield kernel_masses()
-    yield computation_time(summary)
+        figures += [buffer_growth(summary, task), acceptance(summary, task)]
+        figures += [*kept_experiences(summary, task), rewards_per_cell(summary, task)]
+    figures += [*hyper_parameters(summary), kernel_masses(), computation_time(summary)]
+    return [
+        told_apart(figure)
+        for figure in figures
+        if any(isinstance(it, Heat) or np.isfinite(it.y).any() for it in figure.traces)
+    ]
 
 
 def _of_task(task: TaskKey, kind: str, title: str, *parts: Any, **more: Any) -> Figure:

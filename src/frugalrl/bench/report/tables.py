@@ -136,19 +136,21 @@ def equal_size(summary: Summary) -> Iterator[Row]:
     size_column = Column("Size", "what the buffer's size is", numeric=False)
     late_column = Column("Second half", "mean reward of the evaluations in it")
     for task in summary.results.tasks:
-        groups: dict[str, dict[str, MethodSummary]] = {}
+        groups: dict[str, list[MethodSummary]] = {}
         for entry in summary.entries(task):
             size = _size_of(summary.results.method(entry.method))
             if size is not None:
-                groups.setdefault(size, {})[rule_of(entry.method)[0]] = entry
-        for size, rules in groups.items():
+                groups.setdefault(size, []).append(entry)
+        for size, entries in groups.items():
+            rules = {rule_of(entry.method)[0]: entry for entry in entries}
             controls = [rules.get(name) for name in CONTROLS]
-            for rule, entry in rules.items() if any(controls) else ():
+            for entry in entries if any(controls) else ():
                 digits = _digits(summary, entry)
+                label = summary.results.method(rule_of(entry.method)[0]).label
                 yield {
                     TASK: _task_entry(summary, task, {}),
                     size_column: Entry(size, size),
-                    METHOD: Entry(summary.results.method(rule).label, entry.method),
+                    METHOD: Entry(label, entry.method),
                     Column("Seeds"): number(len(entry.seeds), 0),
                     Column("Transitions"): number(entry.size, 0),
                     Column("MB"): number(entry.bytes / 1e6, 2),
