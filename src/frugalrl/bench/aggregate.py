@@ -147,28 +147,21 @@ def summarize(results: Results) -> Summary:
             if runs:
                 others = compared if method != reference else {}
                 entries[task, method] = _summarize_method(task, method, runs, others)
-    scores = _normalised(entries)
-    common = scores.get(BASELINE, {})
-    left_out = tuple(task for task in results.tasks if task not in common)
-    scored = [method for method in results.methods if method in scores and len(common) > 1]
-    over = tuple(_summarize_suite(method, scores[method], common) for method in scored)
-    return Summary(results, reference, entries, over, scores, left_out)
-
-
-def _normalised(
-    entries: dict[tuple[TaskKey, str], MethodSummary],
-) -> dict[str, dict[TaskKey, Scores]]:
-    """Scale rewards so that 0 is a uniformly random policy and 1 the baseline's mean."""
     scores: dict[str, dict[TaskKey, Scores]] = {}
     for (task, method), entry in entries.items():
         baseline = entries.get((task, BASELINE))
         if baseline is None or not entry.rewards:
             continue
+        # 0 is a uniformly random policy, 1 the baseline's mean.
         low, high = baseline.mean("random_reward"), baseline.mean("reward")
         if high > low:
             rewards = np.array(list(entry.rewards.values()))
             scores.setdefault(method, {})[task] = (rewards - low) / (high - low)
-    return scores
+    common = scores.get(BASELINE, {})
+    left_out = tuple(task for task in results.tasks if task not in common)
+    scored = [method for method in results.methods if method in scores and len(common) > 1]
+    over = tuple(_summarize_suite(method, scores[method], common) for method in scored)
+    return Summary(results, reference, entries, over, scores, left_out)
 
 
 def _summarize_method(

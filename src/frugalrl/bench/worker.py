@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
-    """Bring a run to its end, from wherever it is."""
+    """Bring a run to its end, from wherever it is, and write down all that a report needs of it."""
     stored = read_json(directory / RUN_FILE)
     if stored is None:
         raise FileNotFoundError(f"{directory} has no readable {RUN_FILE}")
@@ -76,8 +76,25 @@ def finish_run(directory: Path, *, keep_buffer: bool = False) -> None:
     buffer, agent = _train(config)
     final = read_json(directory / RUN_DIRECTORY / "final.json")
     assert final is not None
-    done = summarize_run(run, config, final, buffer, agent)
-    done |= {"derived": derived, "fingerprint": run.fingerprint}
+    evaluation, held = final.get("final") or {}, final["buffer"]
+    last = final["evaluations"][-1][1] if final["evaluations"] else None
+    done = {
+        "reward": evaluation.get("reward_mean", last),
+        "reward_episodes": len(evaluation.get("rewards", [])),
+        "control_cost": evaluation.get("control_cost_mean"),
+        **_as_the_paper_evaluates(config, evaluation, agent),
+        "random_reward": random_reward(config) if run.method == "baseline" else None,
+        **{key: held[key] for key in _COUNTS},
+        "capacity": buffer.capacity,
+        "buffer_bytes": held["bytes"],
+        **{key: final[key] for key in ("train_seconds", "wall_seconds", "peak_memory_bytes")},
+        "commit": origin.commit(),
+        "versions": origin.versions(),
+        "machine": origin.machine(),
+        "buffer": describe_buffer(buffer, run, config, agent),
+        "derived": derived,
+        "fingerprint": run.fingerprint,
+    }
     write_json(directory / DONE_FILE, done)
     if not keep_buffer:
         (directory / RUN_DIRECTORY / "buffer.safetensors").unlink(missing_ok=True)
@@ -126,33 +143,6 @@ def important_dimensions_of(run: Run) -> list[int]:
     """
     observations, _ = random_steps(train_config(run, {}, None), run.warmup_steps)
     return [int(dimension) for dimension in important_dimensions(observations, 0.5, 0.04)]
-
-
-def summarize_run(
-    run: Run,
-    config: TrainConfig,
-    final: Mapping[str, Any],
-    buffer: ReplayBuffer,
-    agent: Agent | None,
-) -> dict[str, Any]:
-    """Put everything that a report needs of a run into one JSON object."""
-    evaluation, held = final.get("final") or {}, final["buffer"]
-    last = final["evaluations"][-1][1] if final["evaluations"] else None
-    return {
-        "reward": evaluation.get("reward_mean", last),
-        "reward_episodes": len(evaluation.get("rewards", [])),
-        "control_cost": evaluation.get("control_cost_mean"),
-        **_as_the_paper_evaluates(config, evaluation, agent),
-        "random_reward": random_reward(config) if run.method == "baseline" else None,
-        **{key: held[key] for key in _COUNTS},
-        "capacity": buffer.capacity,
-        "buffer_bytes": held["bytes"],
-        **{key: final[key] for key in ("train_seconds", "wall_seconds", "peak_memory_bytes")},
-        "commit": origin.commit(),
-        "versions": origin.versions(),
-        "machine": origin.machine(),
-        "buffer": describe_buffer(buffer, run, config, agent),
-    }
 
 
 def _as_the_paper_evaluates(
