@@ -14,7 +14,7 @@ import pytest
 
 from frugalrl.bench.calibrate import measure_speed
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.live import steps_done
+from frugalrl.bench.grid import steps_done
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
 from frugalrl.bench.suites import load_suite, with_settings

@@ -14,9 +14,17 @@ from pathlib import Path
 import pytest
 from bench_made_up import made_up_suite
 
-from frugalrl.bench import live
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.grid import Grid, Job, start_process
+from frugalrl.bench.grid import (
+    Grid,
+    Job,
+    View,
+    open_view,
+    start_process,
+    steps_done,
+    summary_line,
+    time_left,
+)
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import expand
 from frugalrl.files import read_json
@@ -31,7 +39,7 @@ class Lines:
         self.lines: list[str] = []
 
     def update(self, jobs: Sequence[Job]) -> None:
-        live.summary_line(jobs)
+        summary_line(jobs)
 
     def tell(self, line: str) -> None:
         self.lines.append(line)
@@ -198,19 +206,19 @@ def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:
 def test_time_left_follows_the_speed_so_far(tmp_path: Path) -> None:
     grid = make_grid(tmp_path / "r", "baseline", seeds=4)
     jobs = grid.jobs
-    assert live.time_left(jobs) is None
+    assert time_left(jobs) is None
     jobs[0].state, jobs[0].seconds = "done", 100.0
-    assert live.time_left(jobs) == pytest.approx(300.0)
-    assert live.summary_line(jobs) == "1 of 4 runs done, about 5m00s left"
+    assert time_left(jobs) == pytest.approx(300.0)
+    assert summary_line(jobs) == "1 of 4 runs done, about 5m00s left"
     jobs[1].state = "failed"
-    assert "1 failed" in live.summary_line(jobs)
+    assert "1 failed" in summary_line(jobs)
 
 
 def test_steps_are_read_from_the_end_of_a_growing_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
-    assert live.steps_done(path) == 0
+    assert steps_done(path) == 0
     path.write_text("env_steps,loss\n1000,0.5\n2000,0.4\n", "utf-8")
-    assert live.steps_done(path) == 2000
+    assert steps_done(path) == 2000
 
 
 def test_the_table_of_a_terminal(tmp_path: Path) -> None:
@@ -226,7 +234,7 @@ def test_the_table_of_a_terminal(tmp_path: Path) -> None:
     job.metrics_file.write_text("env_steps,loss\n1000,0.5\n", "utf-8")
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     with Live(console=console, auto_refresh=False) as screen:
-        table = live.View(screen)
+        table = View(screen)
         table.update(grid.jobs)
         table.tell("a line")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
@@ -237,7 +245,7 @@ def test_the_table_of_a_terminal(tmp_path: Path) -> None:
 
 def test_the_plain_view_prints_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = make_grid(tmp_path / "r", "baseline")
-    with live.open_view(grid.jobs) as view:
+    with open_view(grid.jobs) as view:
         grid.run(view)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 runs, 0 done before"

@@ -13,8 +13,7 @@ from frugalrl.bench import origin
 from frugalrl.bench.aggregate import BASELINE, Summary, summarize, task_name
 from frugalrl.bench.calibrate import estimate_line
 from frugalrl.bench.errors import BenchError, writing
-from frugalrl.bench.grid import Grid, Job, Process, Start, start_process
-from frugalrl.bench.live import open_view
+from frugalrl.bench.grid import Grid, Job, Process, Start, open_view, start_process
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.report.verdict import verdict
 from frugalrl.bench.report.write import write_report

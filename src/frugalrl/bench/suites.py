@@ -163,7 +163,7 @@ def choose(suite: Suite, only: Iterable[str]) -> Suite:
 
     Words of one kind add up (`hopper,walker`), words of different kinds narrow (`hopper,sac`).
     """
-    all_envs, all_algos = ({getattr(it, kind) for it in suite.tasks} for kind in ("env", "algo"))
+    all_envs, all_algos = {task.env for task in suite.tasks}, {task.algo for task in suite.tasks}
     envs: set[str] = set()
     algos: set[str] = set()
     methods: set[str] = set()
