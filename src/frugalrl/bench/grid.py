@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -340,7 +340,8 @@ class View:
 def open_view(jobs: Sequence[Job]) -> Iterator[View]:
     """Give the view that fits where the output goes."""
     if not sys.stdout.isatty():
-        print(f"{len(jobs)} runs, {_count(jobs, 'done')} done before", flush=True)
+        done = sum(job.state == "done" for job in jobs)
+        print(f"{len(jobs)} runs, {done} done before", flush=True)
         yield View()
         return
     from rich.live import Live
@@ -372,16 +373,11 @@ def _draw(jobs: Sequence[Job]) -> Any:
     return table
 
 
-def _count(jobs: Sequence[Job], state: str) -> int:
-    return sum(job.state == state for job in jobs)
-
-
 def summary_line(jobs: Sequence[Job]) -> str:
     """Say how many runs are done, failed and left, and how long the rest will take."""
-    text = f"{_count(jobs, 'done')} of {len(jobs)} runs done"
-    if _count(jobs, "failed"):
-        text += f", {_count(jobs, 'failed')} failed"
-    left = time_left(jobs)
+    states, left = Counter(job.state for job in jobs), time_left(jobs)
+    text = f"{states['done']} of {len(jobs)} runs done"
+    text += f", {states['failed']} failed" if states["failed"] else ""
     return f"{text}, about {duration(left)} left" if left is not None else text
 
 
@@ -408,7 +404,7 @@ def time_left(jobs: Sequence[Job]) -> float | None:
         steps * (spent[task] / made[task] if made[task] else pace)
         for task, steps in missing.items()
     )
-    return left / max(_count(jobs, "running"), 1)
+    return left / max(sum(job.state == "running" for job in jobs), 1)
 
 
 def steps_done(path: Path) -> int:
