@@ -23,7 +23,6 @@ else:
     import tomli as tomllib
 
 parse_toml = tomllib.loads
-Needs = Literal["size", "sizes"]
 
 MATCHED_DROP = "matched-drop"
 MATCHED_REPLACE = "matched-replace"
@@ -46,7 +45,7 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     color: str = PLAIN_COLOR
     dash: str = "solid"
-    needs: Needs | None = None
+    needs: Literal["size", "sizes"] | None = None
     """What a control takes from another run of the same task and seed: the size of its final
     buffer, or its size at every recorded step."""
     source: str = "fac"

@@ -241,22 +241,6 @@ class Figure:
             "layout": {"xaxis": x_axis, "yaxis": y_axis, **layout},
         }
 
-    def _draw(self, axes: Axes) -> None:
-        for place, trace in enumerate(self.traces):
-            trace._draw(axes, place, len(self.traces))
-        axes.set_title(self.title, loc="left", fontsize=11, wrap=True)
-        axes.set(xlabel=self.x_title, ylabel=self.y_title)
-        axes.set(xscale=self.x_scale, yscale=self.y_scale)
-        if self.y_zero:
-            axes.set_ylim(bottom=0)
-        _write_ticks(axes.xaxis, self.x_scale)
-        _write_ticks(axes.yaxis, self.y_scale)
-        if self.categories:
-            crowded = sum(len(name) + 2 for name in self.categories) > 70
-            places = range(len(self.categories))
-            look = {"rotation": 20, "ha": "right", "fontsize": 8} if crowded else {"fontsize": 10}
-            axes.set_xticks(places, self.categories, **look)
-
 
 def render(figure: Figure) -> dict[str, bytes]:
     """Draw a figure; gives the content of a file for each format, by its suffix."""
@@ -266,7 +250,21 @@ def render(figure: Figure) -> dict[str, bytes]:
     drawn = {}
     with rc_context(_STYLE):
         canvas = Canvas(figsize=(7.2, 4.2), layout="constrained")
-        figure._draw(canvas.add_subplot())
+        axes = canvas.add_subplot()
+        for place, trace in enumerate(figure.traces):
+            trace._draw(axes, place, len(figure.traces))
+        axes.set_title(figure.title, loc="left", fontsize=11, wrap=True)
+        axes.set(xlabel=figure.x_title, ylabel=figure.y_title)
+        axes.set(xscale=figure.x_scale, yscale=figure.y_scale)
+        if figure.y_zero:
+            axes.set_ylim(bottom=0)
+        _write_ticks(axes.xaxis, figure.x_scale)
+        _write_ticks(axes.yaxis, figure.y_scale)
+        if figure.categories:
+            crowded = sum(len(name) + 2 for name in figure.categories) > 70
+            places = range(len(figure.categories))
+            look = {"rotation": 20, "ha": "right", "fontsize": 8} if crowded else {"fontsize": 10}
+            axes.set_xticks(places, figure.categories, **look)
         if figure.has_legend:
             canvas.legend(fontsize=8, ncols=3, loc="outside lower center")
         for form, date in FORMATS.items():

@@ -240,12 +240,12 @@ def hyper_parameters(summary: Summary) -> Iterator[Figure]:
             curves = _mean_lines(summary, task, methods, _curve, banded=True)
             caption = _band_caption(curves)
             caption += "" if by_kernel else " The filter's default in dark blue."
-            axes, group = (_STEPS, "evaluation reward"), "parameters"
-            yield _of_task(task, parameter, title, *axes, curves, caption, group)
+            parts: tuple[Any, ...] = (_STEPS, "evaluation reward", curves, caption, "parameters")
+            yield _of_task(task, parameter, title, *parts)
             present = summary.entries(task, list(values))
             bars = Bars("", np.array([entry.size for entry in present]), ours)
             labels = [values[entry.method] for entry in present]
-            parts = (parameter, "transitions at the end", [bars], "", group, labels)
+            parts = (parameter, "transitions at the end", [bars], "", "parameters", labels)
             yield _of_task(task, f"{parameter}-buffer", f"buffer by {parameter}", *parts)
 
 
