@@ -319,6 +319,13 @@ def test_a_filter_of_ones_own(tiny, interrupt, tmp_path):
     assert again.fingerprint == whole.fingerprint
 
 
+def test_a_finished_run_with_a_filter_of_ones_own_can_be_prolonged(tiny, tmp_path):
+    whole = train(tiny(admission=Every(3)))
+    train(tiny(admission=Every(3), steps=160, out=tmp_path / "run"))
+    longer = resume(tmp_path / "run", steps=240, admission=Every())
+    assert longer.fingerprint == whole.fingerprint
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_run_can_be_prolonged(finished, tiny, interrupt, tmp_path):
     whole = train(tiny(out=tmp_path / "whole", admission="fac"))

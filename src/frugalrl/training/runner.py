@@ -17,6 +17,7 @@ from frugalrl.agents import make_agent
 from frugalrl.agents.agent import Agent
 from frugalrl.agents.policy import ActionScale
 from frugalrl.files import write_json
+from frugalrl.replay import buffer as replay_buffer
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.samplers import Prioritized
 from frugalrl.state_io import load_state
@@ -239,7 +240,8 @@ def _last_state(directory: RunDirectory) -> Found | None:
             "run with --no-save-buffer?)"
         )
     state = load_state(directory.state, kind=KIND, version=VERSION)
-    state["loop"]["buffer"] = ReplayBuffer.load(directory.buffer).state_dict()
+    buffer = load_state(directory.buffer, kind=replay_buffer.KIND, version=replay_buffer.VERSION)
+    state["loop"]["buffer"] = buffer
     return Found(directory.state, state, [])
 
 
