@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from frugalrl.replay.budget import ByteBudget
 
 _FLAG = (0, 1)
+_ASKED_AT_ONCE = 256
+"""Rows that a filter is asked about: where nothing is free it may decide one, and copies all."""
 
 
 class _Column:
@@ -302,7 +304,7 @@ class Intake:
             storage.refuse(rows.refused)
         while rows.asked is not None or rows.decided < len(rows.codes):
             if rows.asked is None:
-                count = wanted = len(rows.codes) - rows.decided
+                count = wanted = min(len(rows.codes) - rows.decided, _ASKED_AT_ONCE)
                 if self.budget is not None:
                     count = 1  # one row at a time
                     wanted = int(self.budget.make_room())
