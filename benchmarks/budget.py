@@ -31,12 +31,15 @@ LABELS = {
     "small": "ring",
     "random-slot": "random eviction",
     "fac": "FrugalFilter",
+    "fac-paper": "FrugalFilter.paper",
     "reservoir": "newest and a sample",
 }
-TRIED = ("reservoir",)
-"""Rules that are gone, of which the figure says nothing."""
+NOT_DRAWN = ("fac-paper", "reservoir")
+"""Rules of which the figure says nothing: run for the paper's claims, or gone."""
 SB3 = "ring of Stable-Baselines3"
-COLORS = dict(zip(LABELS, ("#444444", "#7a5fd3", "#c1440e", "#2166d1", "#1a9e4b"), strict=True))
+COLORS = dict(
+    zip(LABELS, ("#444444", "#7a5fd3", "#c1440e", "#2166d1", "#8aa9d6", "#1a9e4b"), strict=True)
+)
 COLUMNS = (
     "task", "buffer", "seeds", "MB", "SB3's MB", "final reward", "second half",
     "less all transitions'", "less the ring's", "less random eviction's",
@@ -64,7 +67,8 @@ def read_tasks(directory: Path) -> Iterator[tuple[str, list[MethodSummary]]]:
     for task in summary.results.tasks:
         entries = [entry for (key, _), entry in summary.methods.items() if key == task]
         known = [entry for entry in entries if rule(entry) in LABELS]
-        yield task[0], sorted(known, key=lambda e: (-share(e), order.index(rule(e))))
+        name = task[0] if task[1] == "sac" else f"{task[0]}, {task[1].upper()}"
+        yield name, sorted(known, key=lambda e: (-share(e), order.index(rule(e))))
 
 
 def rule(entry: MethodSummary) -> str:
@@ -135,7 +139,7 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
         full = [entry for entry in entries if rule(entry) == "baseline"]
         for number, name in enumerate(LABELS):
             points = [entry for entry in entries if rule(entry) == name]
-            if not points or name in TRIED:
+            if not points or name in NOT_DRAWN:
                 continue
             # With room for everything every rule for a given size is the full buffer.
             points += full if name in ("small", "random-slot") else []
@@ -173,7 +177,7 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
         sizes = [entry.bytes / 1e6 for entry in ring]
         axes.set_xticks(sizes, [f"{size:.2g}" for size in sizes])
         axes.xaxis.set_minor_locator(NullLocator())
-        seeds = sorted({len(entry.seeds) for entry in entries if rule(entry) not in TRIED})
+        seeds = sorted({len(entry.seeds) for entry in entries if rule(entry) not in NOT_DRAWN})
         many = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
         axes.set_title(f"{task}, {many} seeds", fontsize=9)
         axes.tick_params(labelsize=7)
