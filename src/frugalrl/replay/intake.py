@@ -72,7 +72,7 @@ def _limits_of(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
     return _FLAG if dtype.kind == "b" else None
 
 
-class Rows:
+class StagedRows:
     """Finite rows on their way, and how far they have come.
 
     Args:
@@ -166,10 +166,10 @@ def rows_kept_elsewhere(
     rewards: NDArray[np.floating],
     offered: int,
     is_finite: NDArray[np.bool_] | None = None,
-) -> Rows:
-    """Give finite rows for a storage with the layout `SLOTS_ALONE`; arguments as for `Rows`."""
+) -> StagedRows:
+    """Give rows for a storage with the layout `SLOTS_ALONE`; arguments as for `StagedRows`."""
     columns = np.zeros((len(rewards), ROW_STATES + 1), dtype=np.int32)
-    return Rows(columns, observations, rewards, offered, is_finite)
+    return StagedRows(columns, observations, rewards, offered, is_finite)
 
 
 class Stage:
@@ -218,7 +218,7 @@ class Stage:
         return self._all[0].nbytes
 
     @np.errstate(over="ignore", invalid="ignore")  # what is too large becomes infinite
-    def take(self, given: Iterable[Any], offered: int) -> Rows:
+    def take(self, given: Iterable[Any], offered: int) -> StagedRows:
         """Check rows, copy them, and leave out those that are not finite.
 
         They are given as for `ReplayBuffer.add`, the extra fields last; so many were offered
@@ -242,7 +242,7 @@ class Stage:
             if not is_finite.all():
                 columns, states, rewards = columns[is_finite], states[is_finite], rewards[is_finite]
         observations = np.ascontiguousarray(states, dtype=np.float32)
-        return Rows(columns, observations, np.ascontiguousarray(rewards), offered, is_finite)
+        return StagedRows(columns, observations, np.ascontiguousarray(rewards), offered, is_finite)
 
 
 class Intake:
@@ -267,7 +267,7 @@ class Intake:
         self.storage, self.admission = storage, admission
         self.sampler = make_sampler("uniform") if sampler is None else sampler
         # What is under way: rows that count as added, and a slot that is being evicted.
-        self._rows: Rows | None = None
+        self._rows: StagedRows | None = None
         self._victim: int | None = None
 
     @property
@@ -281,7 +281,7 @@ class Intake:
         """Whether there is something to go on with."""
         return self._rows is not None or self._victim is not None
 
-    def add(self, rows: Rows) -> Outcome:
+    def add(self, rows: StagedRows) -> Outcome:
         """Deal with rows, which count as added from now on."""
         self._rows = rows
         self.carry_out()
@@ -327,7 +327,7 @@ class Intake:
                 self.budget.settle()
         self._rows = None
 
-    def _find_slot(self, rows: Rows) -> None:
+    def _find_slot(self, rows: StagedRows) -> None:
         """Give the last decided row, for which no slot was free, that of another transition."""
         storage, last = self.storage, rows.decided - 1
         if last > rows.first:

@@ -29,7 +29,7 @@ from frugalrl.replay.results import Batch, BufferStats
 from frugalrl.replay.spaces import ACTION, WORD
 
 if TYPE_CHECKING:
-    from frugalrl.replay.intake import Rows
+    from frugalrl.replay.intake import StagedRows
     from frugalrl.replay.spaces import Layout
 
 MOST_TRANSITIONS = 2**28
@@ -229,7 +229,7 @@ class Storage:
                 self.resize_states(grown(len(self.states)))
         return free if found == rows else free[:found]
 
-    def write(self, rows: Rows, end: int) -> None:
+    def write(self, rows: StagedRows, end: int) -> None:
         """Carry out what is decided about rows up to an end, going on where a call stopped.
 
         Raises:
