@@ -1,8 +1,8 @@
 """How inner loops are compiled, and where compiled code is kept.
 
 Numba compares a cached function with its own file only: after an upgrade a kept function may go on
-calling an old one. So the code of every module is kept in a directory named after a hash of all
-sources it is made from. Who has to wait for the compiler is told so, once.
+calling an old one. So compiled code is kept in a directory named after a hash of all sources that
+it can be made from. Who has to wait for the compiler is told so, once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -32,8 +31,8 @@ CACHE_VARIABLE = "FRUGALRL_CACHE_DIR"
 """Environment variable: where compiled code is kept, instead of in the user's cache directory."""
 _FIRST_PROCESS = "FRUGALRL_FIRST_PROCESS"
 _DAYS_KEPT = 14
-_PACKAGE = Path(__file__).parent
-_IMPORT = re.compile(r"^\s*(?:from|import) +frugalrl\b\.?([\w.]*)", re.MULTILINE)
+SOURCES = ("*.py", "admission/**/*.py", "replay/**/*.py", "agents/**/*.py")
+"""Where in this package compiled functions are, and all that they import."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 config: Any = numba.config
@@ -46,7 +45,8 @@ def compiled_with(**options: Any) -> Callable[[_Function], _Function]:
     """Make a decorator that compiles on first use, with options of `numba.njit`, and keeps that."""
 
     def decorate(function: Any) -> Any:
-        directory = _directory_for(function.__code__.co_filename)
+        # What has no file cannot be found again.
+        directory = _directory() if Path(function.__code__.co_filename).is_file() else None
         # Numba chooses a function's directory when it is decorated.
         users_choice, config.CACHE_DIR = config.CACHE_DIR, str(directory or "")
         try:
@@ -63,14 +63,14 @@ compiled = compiled_with()
 
 
 @cache
-def _directory_for(file: str) -> Path | None:
-    """Where the compiled code of a module is kept; None where none can be."""
-    root = _cache_root()
-    if root is None or not Path(file).is_file():
+def _directory() -> Path | None:
+    """Make the directory that this version's compiled code is kept in; None where none can be."""
+    root, package = _cache_root(), Path(__file__).parent
+    if root is None:
         return None
     versions = __version__, numba.__version__, np.__version__, sys.version
     digest = hashlib.sha256(repr(versions).encode())
-    for source in sorted(_sources_behind(Path(file))):
+    for source in sorted(file for pattern in SOURCES for file in package.glob(pattern)):
         digest.update(source.name.encode() + source.read_bytes())
     directory = root / digest.hexdigest()[:16]
     try:
@@ -79,28 +79,6 @@ def _directory_for(file: str) -> Path | None:
     except OSError:
         return None
     return directory
-
-
-def _sources_behind(file: Path) -> set[Path]:
-    """Collect a module's file and those of this package that it imports, and they in turn."""
-    found, waiting = set[Path](), {file}
-    while waiting:
-        found |= waiting
-        waiting = {it for source in waiting for it in _imported_by(source)} - found
-    return found
-
-
-@cache
-def _imported_by(file: Path) -> list[Path]:
-    """List the files of this package that a file imports; of a package, all that it holds."""
-    if file == Path(__file__):
-        return []
-    imported: list[Path] = []
-    for name in _IMPORT.findall(file.read_text(encoding="utf-8")):
-        module = _PACKAGE.joinpath(*name.split("."))
-        single = module.with_suffix(".py")
-        imported += [single] if name and single.is_file() else module.rglob("*.py")
-    return imported
 
 
 @cache
