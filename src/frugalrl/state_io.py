@@ -44,7 +44,7 @@ def save_state(
     from safetensors.numpy import save_file
 
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    tree = json.dumps(_take_arrays(state, "", arrays))
+    tree = json.dumps(take_arrays(state, "", arrays))
     metadata = {"format": _FORMAT, "kind": kind, "version": str(version), "state": tree}
     metadata["checksum"] = _checksum(metadata, arrays)
     with replacing(path) as temporary:
@@ -107,8 +107,12 @@ def load_state(path: str | os.PathLike[str], kind: str, version: int) -> dict[st
     return state
 
 
-def _take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """Replace every array by a reference, collecting the arrays under their paths."""
+def take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """Replace every array by a reference, collecting the arrays under their paths.
+
+    Raises:
+        TypeError: a value is neither an array nor a JSON value.
+    """
     if isinstance(value, np.ndarray):
         array = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<"), copy=False))
         if not _is_kept(array):
@@ -122,11 +126,11 @@ def _take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]])
         for key in value:
             if not isinstance(key, str) or key == _REFERENCE:
                 raise TypeError(f"state[{name!r}] has the key {key!r}; keys must be plain strings")
-        return {key: _take_arrays(item, f"{name}/{key}", arrays) for key, item in value.items()}
+        return {key: take_arrays(item, f"{name}/{key}", arrays) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_take_arrays(item, f"{name}/{index}", arrays) for index, item in enumerate(value)]
+        return [take_arrays(item, f"{name}/{index}", arrays) for index, item in enumerate(value)]
     if isinstance(value, np.generic):
-        return _take_arrays(value.item(), name, arrays)
+        return take_arrays(value.item(), name, arrays)
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     raise TypeError(
