@@ -10,8 +10,7 @@ import pytest
 import torch
 from agent_cases import CASES, A, D, learner_state, make, make_batch
 
-from frugalrl.agents.fused.critics import select_by_error
-from frugalrl.agents.fused.networks import adam, polyak
+from frugalrl.agents.fused.networks import adam, polyak, select_by_error
 from frugalrl.agents.jax.networks import select_by_error as select_by_error_jax
 
 ONE = np.random.default_rng(8).normal(size=(1, D)).astype(np.float32)

@@ -57,7 +57,6 @@ def make_workspace(spec: Spec, state: Any, m: int) -> Workspace:
         squares=aligned(m if sde else 0, h),
         batch=n,
         tau=np.float32(settings.tau),
-        large=settings.sampler == "large_batch",
         sde=sde,
         learn_ent_coef=settings.learns_entropy_coefficient,
         ent_coef=np.float32(settings.initial_entropy_coefficient() if spec.stochastic else 0),

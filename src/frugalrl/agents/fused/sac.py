@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_update, value_gradient
 from frugalrl.agents.fused.networks import (
     ONE,
     ZERO,
@@ -14,11 +13,14 @@ from frugalrl.agents.fused.networks import (
     adam,
     backward,
     compiled,
+    compute_targets,
     forward,
     hidden_layer,
+    learn_critics,
+    one_update,
     polyak,
     product,
-    with_parameters,
+    value_gradient,
 )
 from frugalrl.agents.state import (
     EPSILON,
@@ -173,28 +175,14 @@ def sample(observations: Floats, noise: Floats, work: Workspace) -> None:
 
 
 @compiled
-def compute_targets(state: SacState, batch: Inputs, ent_coef: np.float32, work: Workspace) -> None:
-    """Fill work.targets with what the critics should say: reward plus soft value."""
-    m, count = work.targets.shape[0], work.q.shape[0]
-    critics = with_parameters(work.critics, state.targets)
-    sample(batch.next_observations, batch.noise[:m], work)
-    evaluate(critics, count, batch.next_observations, work.actions, work)
-    for i in range(m):
-        value = work.q[least(work.q, i, count), i]
-        soft = value - ent_coef * work.log_prob[i]
-        work.targets[i] = batch.rewards[i] + batch.discounts[i] * soft
-
-
-@compiled
 def learn_actor(
     state: SacState, batch: Inputs, ent_coef: np.float32, work: Workspace, rate: float
 ) -> tuple[float, float]:
     """Take one Adam step of the actor; return its loss and the mean log-probability."""
-    n, count, actor = work.batch, work.q.shape[0], work.actor
+    n, actor = work.batch, work.actor
     observations, noise = batch.observations[:n], batch.noise[batch.noise.shape[0] - n :]
     sample(observations, noise, work)
-    evaluate(work.critics, count, observations, work.actions[:n], work)
-    value = value_gradient(count, work)
+    value = value_gradient(work.q.shape[0], observations, work.actions[:n], work)
     if work.sde:
         sde_gradient(ent_coef, work)
     else:
@@ -223,6 +211,7 @@ def update(
             ent_coef = np.float32(math.exp(log_ent_coef))
         if work.sde:
             draw_matrix(batch.noise, work)
+        sample(batch.next_observations, batch.noise[: work.targets.shape[0]], work)
         compute_targets(state, batch, ent_coef, work)
         losses[k, 0] = learn_critics(state, batch, work, rate, 0.5, errors[k])
         losses[k, 1], log_prob = learn_actor(state, batch, ent_coef, work, rate)

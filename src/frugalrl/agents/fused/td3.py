@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from frugalrl.agents.fused.critics import evaluate, learn_critics, least, one_update, value_gradient
 from frugalrl.agents.fused.networks import (
     ONE,
+    ZERO,
     Networks,
     Workspace,
     adam,
     backward,
     compiled,
+    compute_targets,
     forward,
+    learn_critics,
+    one_update,
     polyak,
+    value_gradient,
     with_parameters,
 )
 from frugalrl.agents.state import Floats, Inputs, Td3State
@@ -32,20 +36,15 @@ def act(actor: Networks, observations: Floats, work: Workspace) -> Floats:
 
 
 @compiled
-def compute_targets(state: Td3State, batch: Inputs, work: Workspace) -> None:
-    """Fill work.targets with what the critics should say: reward plus discounted value."""
-    following, bound, count = batch.next_observations, work.target_noise_clip, work.q.shape[0]
+def act_next(state: Td3State, batch: Inputs, work: Workspace) -> None:
+    """Write the target policy's next actions (m, a), with noise on top, into work.actions."""
+    bound = work.target_noise_clip
     actor = with_parameters(work.actor, state.actor_target)
-    critics = with_parameters(work.critics, state.targets)
-    actions = act(actor, following, work)
+    actions = act(actor, batch.next_observations, work)
     for i in range(actions.shape[0]):
         for j in range(actions.shape[1]):
             noise = min(max(work.target_noise * batch.noise[i, j], -bound), bound)
             actions[i, j] = min(max(actions[i, j] + noise, -ONE), ONE)
-    evaluate(critics, count, following, actions, work)
-    for i in range(actions.shape[0]):
-        value = work.q[least(work.q, i, count), i]
-        work.targets[i] = batch.rewards[i] + batch.discounts[i] * value
 
 
 @compiled
@@ -53,8 +52,7 @@ def learn_actor(state: Td3State, batch: Inputs, work: Workspace, rate: float) ->
     """Take one Adam step of the actor up the first critic; return the loss."""
     actor, observations = work.actor, batch.observations[: work.batch]
     actions = act(actor, observations, work)
-    evaluate(work.critics, 1, observations, actions, work)
-    value = value_gradient(1, work)
+    value = value_gradient(1, observations, actions, work)
     for i in range(actions.shape[0]):
         for j in range(actions.shape[1]):
             action = actions[i, j]
@@ -74,7 +72,8 @@ def update(
     for k in range(inputs.rewards.shape[0]):
         batch = one_update(inputs, k)
         state.updates[0] += 1
-        compute_targets(state, batch, work)
+        act_next(state, batch, work)
+        compute_targets(state, batch, ZERO, work)
         losses[k, 0] = learn_critics(state, batch, work, rate, 1.0, errors[k])
         if state.updates[0] % work.policy_delay == 0:
             state.actor_loss[0] = learn_actor(state, batch, work, rate)
