@@ -64,26 +64,7 @@ compiled = compiled_with()
 
 @cache
 def _directory() -> Path | None:
-    """Make the directory that this version's compiled code is kept in; None where none can be."""
-    root, package = _cache_root(), Path(__file__).parent
-    if root is None:
-        return None
-    versions = __version__, numba.__version__, np.__version__, sys.version
-    digest = hashlib.sha256(repr(versions).encode())
-    for source in sorted(file for pattern in SOURCES for file in package.glob(pattern)):
-        digest.update(source.name.encode() + source.read_bytes())
-    directory = root / digest.hexdigest()[:16]
-    try:
-        directory.mkdir(exist_ok=True)
-        os.utime(directory)
-    except OSError:
-        return None
-    return directory
-
-
-@cache
-def _cache_root() -> Path | None:
-    """Choose the directory for all compiled code, and remove from it what is long unused."""
+    """Choose the directory that compiled code is kept in; None where nothing can be written."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         root = Path(chosen).absolute()
     elif config.CACHE_DIR:
@@ -91,32 +72,38 @@ def _cache_root() -> Path | None:
     else:
         root = platformdirs.user_cache_path("frugalrl", appauthor=False)
     try:
-        if not root.is_absolute():
-            raise OSError("there is no home directory")
-        root.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=root).close()
+        return _make_directory(root)
     except OSError as error:
-        return _temporary_root(root, error)
-    for directory in root.glob("[0-9a-f]" * 16):
-        with suppress(OSError):  # another process was faster
-            if time.time() - directory.stat().st_mtime > _DAYS_KEPT * 86_400:
-                shutil.rmtree(directory, ignore_errors=True)
-    return root
-
-
-def _temporary_root(wanted: Path, error: OSError) -> Path | None:
-    """Keep compiled code for as long as this process lives, and say so."""
-    _say(
-        f"compiled code cannot be kept in {wanted} ({error.strerror or error}), so every run "
-        f"compiles anew; set {CACHE_VARIABLE} to a directory that can be written"
-    )
+        _say(
+            f"compiled code cannot be kept in {root} ({error.strerror or error}), so every run "
+            f"compiles anew; set {CACHE_VARIABLE} to a directory that can be written"
+        )
     try:
-        root = tempfile.mkdtemp(prefix="frugalrl-")
+        # It lasts as long as this process, and serves those that this one starts.
+        temporary = os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="frugalrl-")
+        atexit.register(_remove, temporary, os.getpid())
+        return _make_directory(Path(temporary))
     except OSError:
         return None
-    os.environ[CACHE_VARIABLE] = root  # for the processes that this one starts
-    atexit.register(_remove, root, os.getpid())
-    return Path(root)
+
+
+def _make_directory(root: Path) -> Path:
+    """Make the directory of these sources and versions, and remove others that are long unused."""
+    if not root.is_absolute():
+        raise OSError("there is no home directory")
+    versions = __version__, numba.__version__, np.__version__, sys.version
+    digest, package = hashlib.sha256(repr(versions).encode()), Path(__file__).parent
+    for source in sorted(file for pattern in SOURCES for file in package.glob(pattern)):
+        digest.update(source.name.encode() + source.read_bytes())
+    directory = root / digest.hexdigest()[:16]
+    directory.mkdir(parents=True, exist_ok=True)
+    os.utime(directory)
+    tempfile.TemporaryFile(dir=directory).close()
+    for other in root.glob("[0-9a-f]" * 16):
+        with suppress(OSError):  # another process was faster
+            if time.time() - other.stat().st_mtime > _DAYS_KEPT * 86_400:
+                shutil.rmtree(other, ignore_errors=True)
+    return directory
 
 
 def _remove(directory: str, owner: int) -> None:
