@@ -10,18 +10,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frugalrl.admission.controls import AdmitAll, RandomAdmit
-    from frugalrl.admission.density_kernels import reward_density
-    from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.admission.partition import important_dimensions
-    from frugalrl.admission.protocol import AdmissionFilter, Decisions
-    from frugalrl.admission.released import ReleasedFilter
-    from frugalrl.conformance import check_filter
-    from frugalrl.replay.buffer import ReplayBuffer
-    from frugalrl.replay.results import Batch, BufferStats, Outcome
-    from frugalrl.replay.samplers import LargeBatch, Prioritized, Sampler, Uniform
-    from frugalrl.state_io import StateFileError
-    from frugalrl.training import Callback, TrainConfig, evaluate, load_policy, resume, train
+    from frugalrl.admission.controls import AdmitAll as AdmitAll
+    from frugalrl.admission.controls import RandomAdmit as RandomAdmit
+    from frugalrl.admission.density_kernels import reward_density as reward_density
+    from frugalrl.admission.frugal import FrugalFilter as FrugalFilter
+    from frugalrl.admission.partition import important_dimensions as important_dimensions
+    from frugalrl.admission.protocol import AdmissionFilter as AdmissionFilter
+    from frugalrl.admission.protocol import Decisions as Decisions
+    from frugalrl.admission.released import ReleasedFilter as ReleasedFilter
+    from frugalrl.conformance import check_filter as check_filter
+    from frugalrl.replay.buffer import ReplayBuffer as ReplayBuffer
+    from frugalrl.replay.results import Batch as Batch
+    from frugalrl.replay.results import BufferStats as BufferStats
+    from frugalrl.replay.results import Outcome as Outcome
+    from frugalrl.replay.samplers import LargeBatch as LargeBatch
+    from frugalrl.replay.samplers import Prioritized as Prioritized
+    from frugalrl.replay.samplers import Sampler as Sampler
+    from frugalrl.replay.samplers import Uniform as Uniform
+    from frugalrl.state_io import StateFileError as StateFileError
+    from frugalrl.training import Callback as Callback
+    from frugalrl.training import TrainConfig as TrainConfig
+    from frugalrl.training import evaluate as evaluate
+    from frugalrl.training import load_policy as load_policy
+    from frugalrl.training import resume as resume
+    from frugalrl.training import train as train
 
 __version__ = "0.1.0"
 
@@ -47,33 +59,7 @@ _TRAIN_MODULES = frozenset(
     {"filelock", "matplotlib", "plotly", "psutil", "rich", "tensorboard", "threadpoolctl", "tyro"}
 )
 
-__all__ = [
-    "AdmissionFilter",
-    "AdmitAll",
-    "Batch",
-    "BufferStats",
-    "Callback",
-    "Decisions",
-    "FrugalFilter",
-    "LargeBatch",
-    "Outcome",
-    "Prioritized",
-    "RandomAdmit",
-    "ReleasedFilter",
-    "ReplayBuffer",
-    "Sampler",
-    "StateFileError",
-    "TrainConfig",
-    "Uniform",
-    "__version__",
-    "check_filter",
-    "evaluate",
-    "important_dimensions",
-    "load_policy",
-    "resume",
-    "reward_density",
-    "train",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
