@@ -102,8 +102,8 @@ class Agent:
         engine = import_module(f"frugalrl.agents.{settings.engine}.learner")
         self._learner = engine.Learner(self.spec, state)
         self._inputs: dict[tuple[int, int], Inputs] = {}
-        self._scale = ActionScale(action_space.low, action_space.high)
-        self._policy = Policy(state.actor, self.spec.actor.sizes, a, settings.use_sde, self._scale)
+        scale = ActionScale(action_space.low, action_space.high)
+        self._policy = Policy(state.actor, self.spec.actor.sizes, settings.use_sde, scale)
         kind, std = settings.action_noise, settings.action_noise_std
         self._noise = None if kind is None else ActionNoise(kind, std, environments, a)
         # gSDE's exploration matrices (environments, h, a)
@@ -137,7 +137,7 @@ class Agent:
     def _finish(self, actions: Floats) -> Actions:
         if self._noise is not None:
             actions = np.clip(actions + self._noise.draw(self._explore_rng), -1, 1)
-        return Actions(self._scale.to_environment(actions), actions)
+        return Actions(self._policy.scale.to_environment(actions), actions)
 
     def act_deterministic(self, observations: Floats) -> Floats:
         """Return the policy's own actions (n, a) in the environment's bounds."""

@@ -53,8 +53,8 @@ class Policy:
 
     Args:
         parameters: The actor's flat vector; after the network, gSDE's log standard deviations.
-        sizes: Widths of the network, inputs and outputs included.
-        action_size: Actions; a network with more outputs says log standard deviations too.
+        sizes: Widths of the network, inputs and outputs included; with more outputs than actions
+            it says log standard deviations too.
         clip_mean: Whether the mean is clipped before squashing, as gSDE does.
         scale: The environment's bounds.
         normalize: What observations go through first; None: nothing.
@@ -64,13 +64,12 @@ class Policy:
         self,
         parameters: Floats,
         sizes: tuple[int, ...],
-        action_size: int,
         clip_mean: bool,
         scale: ActionScale,
         normalize: ObservationScale | None = None,
     ) -> None:
         self.mlp = Mlp(tuple(sizes))
-        self.action_size = action_size
+        self.action_size = len(scale.low)
         self.clip_mean = clip_mean
         self.scale = scale
         self.normalize = normalize
@@ -176,7 +175,6 @@ class Policy:
         return cls(
             np.array(state["parameters"], np.float32),
             tuple(state["sizes"]),
-            int(state["action_size"]),
             bool(state["clip_mean"]),
             ActionScale(state["low"], state["high"]),
             None if statistics is None else ObservationScale(**statistics),

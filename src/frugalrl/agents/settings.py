@@ -88,7 +88,6 @@ class AgentSettings:
     @classmethod
     def defaults(cls, algo: str, **overrides: Any) -> AgentSettings:
         """Return Stable-Baselines3's defaults for an algorithm, with some of them overridden."""
-        check_choice("algo", algo, ALGORITHMS)
         values: dict[str, Any] = {"algo": algo}
         if algo != "sac":
             values |= {"learning_rate": 1e-3, "net_arch": (400, 300)}
