@@ -78,8 +78,8 @@ class Networks(NamedTuple):
     sizes: Ints  # widths, inputs and outputs included
     parameters: Floats  # (networks, parameters of one)
     gradients: Floats  # of the parameters, filled by backward passes
-    memory: Floats  # (networks, ...) hidden layers of the last forward pass, one after the other
-    space: Floats  # for two gradients of the widest hidden layer
+    memory: Floats  # (networks, hidden layers, ...) what they said in the last forward pass
+    space: Floats  # (2, ...) for two gradients of the widest hidden layer
 
 
 class Workspace(NamedTuple):
@@ -138,20 +138,15 @@ def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
 @compiled
 def hidden_layer(networks: Networks, which: int, index: int, rows: int) -> Floats:
     """Return a network's hidden layer number index (1, 2, ...), (rows, h), as a view."""
-    start = 0
-    for k in range(1, index):
-        start += rows * networks.sizes[k]
     width = networks.sizes[index]
-    return networks.memory[which, start : start + rows * width].reshape(rows, width)
+    return networks.memory[which, index - 1, : rows * width].reshape(rows, width)
 
 
 @compiled
 def space_for(networks: Networks, index: int, rows: int) -> Floats:
     """Return space for the gradient of a hidden layer; neighbours never share it."""
-    last = len(networks.sizes) - 2
-    start = 0 if (last - index) % 2 == 0 else networks.space.shape[0] // 2
     width = networks.sizes[index]
-    return networks.space[start : start + rows * width].reshape(rows, width)
+    return networks.space[index % 2, : rows * width].reshape(rows, width)
 
 
 @compiled
@@ -177,9 +172,7 @@ def forward(networks: Networks, which: int, inputs: Floats, outputs: Floats) -> 
         below = above
     weights, biases = layer(parameters, networks.sizes, last)
     product(below, weights, outputs)
-    for i in range(rows):
-        for j in range(outputs.shape[1]):
-            outputs[i, j] += biases[j]
+    outputs += biases
 
 
 @compiled
@@ -354,38 +347,24 @@ def compute_targets(state: State, batch: Inputs, ent_coef: np.float32, work: Wor
 
 
 @compiled
-def select_by_error(
-    values: Floats, targets: Floats, uniforms: Floats, rows: Ints, weights: Floats
-) -> None:
-    """Draw rows with probability proportional to their absolute error, with replacement (LaBER).
+def select_by_error(values: Floats, targets: Floats, uniforms: Floats) -> tuple[Ints, Floats]:
+    """Draw rows (n,) with probability proportional to their absolute error (m,) (LaBER).
 
-    Weights mean(|error|) / |error| make the weighted loss an unbiased estimate of the mean.
+    Their loss weights mean(|error|) / |error| (n,), which are returned too, make the weighted loss
+    an unbiased estimate of the large batch's mean loss.
     """
-    m = targets.shape[0]
-    cumulative = np.empty(m)
+    m, n = targets.shape[0], uniforms.shape[0]
+    cumulative, rows, weights = np.empty(m), np.empty(n, np.int64), np.empty(n, np.float32)
     total = 0.0
     for i in range(m):
         total += max(abs(values[i] - targets[i]), SMALLEST_ERROR)
         cumulative[i] = total
-    for k in range(rows.shape[0]):
+    for k in range(n):
         i = min(np.searchsorted(cumulative, uniforms[k] * total, side="right"), m - 1)
         rows[k] = i
         error = max(abs(values[i] - targets[i]), SMALLEST_ERROR)
         weights[k] = np.float32(total / m) / error
-
-
-@compiled
-def choose(uniforms: Floats, critic: int, work: Workspace) -> tuple[Floats, Floats, Floats]:
-    """Return LaBER's selection for one critic: its inputs (n, d + a), targets and weights (n,)."""
-    n, width = uniforms.shape[0], work.inputs.shape[1]
-    rows, weights = np.empty(n, np.int64), np.empty(n, np.float32)
-    select_by_error(work.q[critic], work.targets, uniforms, rows, weights)
-    inputs, targets = np.empty((n, width), np.float32), np.empty(n, np.float32)
-    for k in range(n):
-        for j in range(width):
-            inputs[k, j] = work.inputs[rows[k], j]
-        targets[k] = work.targets[rows[k]]
-    return inputs, targets, weights
+    return rows, weights
 
 
 @compiled
@@ -406,7 +385,8 @@ def learn_critics(
         inputs, targets, weights = work.inputs, work.targets, batch.weights
         values = work.q[c, :n]
         if batch.uniforms.size:
-            inputs, targets, weights = choose(batch.uniforms[c], c, work)
+            rows, weights = select_by_error(work.q[c], work.targets, batch.uniforms[c])
+            inputs, targets = work.inputs[rows], work.targets[rows]
             forward(work.critics, c, inputs, values.reshape(n, 1))
         total = 0.0
         for i in range(n):

@@ -20,6 +20,7 @@ from frugalrl.agents.fused.networks import (
     one_update,
     polyak,
     product,
+    space_for,
     value_gradient,
 )
 from frugalrl.agents.state import (
@@ -60,11 +61,11 @@ def sample_gaussian(n: int, noise: Floats, work: Workspace) -> None:
 
 
 @compiled
-def unsquashed_gradient(
-    action: np.float32, slope: np.float32, weight: np.float32, action_gradient: np.float32
-) -> np.float32:
+def unsquashed_gradient(i: int, j: int, weight: np.float32, work: Workspace) -> np.float32:
     """Go back through tanh, both the action's way and its log-determinant's."""
-    return weight * TWO * action * slope / (slope + EPSILON) + action_gradient * slope
+    action, slope = work.actions[i, j], work.slopes[i, j]
+    entropy_gradient = weight * TWO * action * slope / (slope + EPSILON)
+    return entropy_gradient + work.action_gradients[i, j] * slope
 
 
 @compiled
@@ -74,9 +75,7 @@ def gaussian_gradient(noise: Floats, ent_coef: np.float32, work: Workspace) -> N
     weight = np.float32(ent_coef / n)
     for i in range(n):
         for j in range(a):
-            gradient = unsquashed_gradient(
-                work.actions[i, j], work.slopes[i, j], weight, work.action_gradients[i, j]
-            )
+            gradient = unsquashed_gradient(i, j, weight, work)
             work.output_gradients[i, j] = gradient
             log_std = work.outputs[i, a + j]
             within = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
@@ -129,15 +128,14 @@ def sample_sde(n: int, work: Workspace) -> None:
 def sde_gradient(ent_coef: np.float32, work: Workspace) -> None:
     """Do ``gaussian_gradient`` for gSDE: also the latent's and log_std's gradients."""
     n, a = work.action_gradients.shape
-    latent = hidden_layer(work.actor, 0, len(work.actor.sizes) - 2, n)
+    last = len(work.actor.sizes) - 2
+    latent, by_variance = hidden_layer(work.actor, 0, last, n), space_for(work.actor, last, n)
     weight = np.float32(ent_coef / n)
     through = np.empty((n, a), np.float32)  # gradient of the deviation
     spreading = np.empty((n, a), np.float32)  # gradient of its variance
     for i in range(n):
         for j in range(a):
-            gradient = unsquashed_gradient(
-                work.actions[i, j], work.slopes[i, j], weight, work.action_gradients[i, j]
-            )
+            gradient = unsquashed_gradient(i, j, weight, work)
             mean = work.outputs[i, j]
             within = (mean > -SDE_MEAN_BOUND) & (mean < SDE_MEAN_BOUND)
             work.output_gradients[i, j] = gradient if within else ZERO
@@ -145,7 +143,6 @@ def sde_gradient(ent_coef: np.float32, work: Workspace) -> None:
             through[i, j] = gradient - weight * share
             spreading[i, j] = weight * HALF * (share * share - ONE / work.variance[i, j])
     product(through, work.matrix, work.latent_gradients, right_transposed=True)
-    by_variance = work.actor.space[: latent.size].reshape(latent.shape)
     product(spreading, work.variances, by_variance, right_transposed=True)
     for i in range(n):
         for j in range(latent.shape[1]):
