@@ -64,8 +64,9 @@ def sample_gaussian(n: int, noise: Floats, work: Workspace) -> None:
 def unsquashed_gradient(i: int, j: int, weight: np.float32, work: Workspace) -> np.float32:
     """Go back through tanh, both the action's way and its log-determinant's."""
     action, slope = work.actions[i, j], work.slopes[i, j]
-    entropy_gradient = weight * TWO * action * slope / (slope + EPSILON)
-    return entropy_gradient + work.action_gradients[i, j] * slope
+    inner = weight * TWO * action * slope / (slope + EPSILON)
+    gradient: np.float32 = inner + work.action_gradients[i, j] * slope
+    return gradient
 
 
 @compiled
