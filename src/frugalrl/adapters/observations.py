@@ -10,6 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from frugalrl.replay.spaces import limits_of
+
 _PIXELS = 3
 """Bytes of an image in one float32: whole numbers are exact there up to 24 bits."""
 
@@ -57,8 +59,15 @@ class FlatObservations:
         self._parts: list[_Part] = []
         lows, highs, start = [], [], 0
         for key, subspace in subspaces.items():
-            low, high = _bounds(subspace, key)
-            kind, shape = "plain", low.shape
+            limits = limits_of(subspace)
+            if limits is None:
+                where = "observation_space" if key is None else f"observation_space[{key!r}]"
+                raise ValueError(
+                    f"{where} is {subspace}; supported are Box, Discrete, MultiDiscrete, "
+                    "MultiBinary and a flat Dict of these"
+                )
+            low, high = (limit.reshape(-1).astype(np.float64) for limit in limits)
+            kind, shape = "plain", (1,) if isinstance(subspace, spaces.Discrete) else subspace.shape
             if is_image(subspace):
                 kind, size = "image", -(-low.size // self._pixels)
                 low, high = np.zeros(size), np.full(size, 256.0**self._pixels - 1.0)
@@ -67,8 +76,8 @@ class FlatObservations:
                 low, high = np.zeros(size), np.full(size, 65535.0)
             stop = start + low.size
             self._parts.append(_Part(key, kind, shape, np.dtype(subspace.dtype), start, stop))
-            lows.append(low.reshape(-1))
-            highs.append(high.reshape(-1))
+            lows.append(low)
+            highs.append(high)
             start = stop
         self.space = spaces.Box(np.concatenate(lows), np.concatenate(highs), dtype=np.float64)
         is_read = np.repeat([key in read for key in subspaces], [len(low) for low in lows])
@@ -133,25 +142,3 @@ def _keys_to_read(
         hint = f"use one or more of {there}" if there else "the space is no Dict, leave it out"
         raise ValueError(f"observation_key={observation_key!r} names no vectors; {hint}")
     return wanted
-
-
-def _bounds(
-    space: spaces.Space[Any], key: str | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the low and high ends of a sub-space, each in the shape of one observation."""
-    low: Any
-    if isinstance(space, spaces.Box):
-        return space.low.astype(np.float64), space.high.astype(np.float64)
-    if isinstance(space, spaces.Discrete):
-        low, count = np.array([space.start]), space.n
-    elif isinstance(space, spaces.MultiDiscrete):
-        low, count = np.zeros(space.nvec.shape) + getattr(space, "start", 0), space.nvec
-    elif isinstance(space, spaces.MultiBinary):
-        low, count = np.zeros(space.shape), 2
-    else:
-        where = "observation_space" if key is None else f"observation_space[{key!r}]"
-        raise ValueError(
-            f"{where} is {space}; supported are Box, Discrete, MultiDiscrete, MultiBinary "
-            "and a flat Dict of these"
-        )
-    return low.astype(np.float64), low + count - 1.0

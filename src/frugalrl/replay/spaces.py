@@ -148,22 +148,29 @@ def _check_observation_space(space: Any) -> None:
         raise ValueError(f"observation_space has shape {space.shape}, which holds no numbers")
 
 
-def _action_range(space: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Least and greatest integer actions, one for each number; None for float actions."""
+def limits_of(space: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Least and greatest of each number in a space; None for a space of another kind."""
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         low = np.asarray(space.start, dtype=np.int64)
         count = space.n if isinstance(space, spaces.Discrete) else space.nvec
         return low, low + np.asarray(count, dtype=np.int64) - 1
     if isinstance(space, spaces.MultiBinary):
         return np.zeros(space.shape, dtype=np.int64), np.ones(space.shape, dtype=np.int64)
-    if isinstance(space, spaces.Box) and np.dtype(space.dtype).kind == "f":
-        return None
-    if isinstance(space, spaces.Box) and space.dtype != np.uint64:
-        return space.low.astype(np.int64), space.high.astype(np.int64)
-    raise TypeError(
-        f"action_space={space!r} is not supported: actions must come from a Box, Discrete, "
-        "MultiDiscrete or MultiBinary space; gymnasium.spaces.utils.flatten_space makes one"
-    )
+    return None
+
+
+def _action_range(space: Any) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Least and greatest integer actions, one for each number; None for float actions."""
+    limits = limits_of(space)
+    if limits is None or limits[0].dtype == np.uint64:
+        raise TypeError(
+            f"action_space={space!r} is not supported: actions must come from a Box, Discrete, "
+            "MultiDiscrete or MultiBinary space; gymnasium.spaces.utils.flatten_space makes one"
+        )
+    low, high = limits
+    return None if low.dtype.kind == "f" else (low.astype(np.int64), high.astype(np.int64))
 
 
 def _smallest_integer(low: NDArray[Any], high: NDArray[Any]) -> np.dtype[Any]:
