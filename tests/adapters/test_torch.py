@@ -141,6 +141,7 @@ def test_a_batch_before_the_first_n_step_return_is_known():
     step = next(iter(steps(1, 1)))
     buffer.add(*step[:4], np.zeros(1), [{}])
     assert buffer.sample(2).discounts.flatten().tolist() == [0.5, 0.5]
+    assert buffer.pos == 1
 
 
 def test_timeouts_are_read_from_one_dict_for_each_environment():

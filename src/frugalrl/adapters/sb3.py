@@ -15,17 +15,16 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import needs
 
 with needs("Stable-Baselines3", "sb3"):
-    import torch
     from stable_baselines3 import HerReplayBuffer
-    from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
+    from stable_baselines3.common.buffers import ReplayBuffer
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+    from stable_baselines3.common.preprocessing import get_obs_shape
     from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
     from stable_baselines3.common.utils import get_device
     from stable_baselines3.common.vec_env import VecNormalize
@@ -37,7 +36,6 @@ _NO_HER = (
     "hindsight experience replay needs the neighbours of a transition in time, which admission may "
     "have dropped; use HerReplayBuffer on its own, or FrugalReplayBuffer without its arguments"
 )
-_USUAL = {"n_steps": 1, "gamma": 0.99}
 
 
 class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
@@ -47,10 +45,10 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
     which grows with what is kept. Actions and observations are stored as Stable-Baselines3 hands
     them over: scaled actions, unnormalised observations; samples are normalised by VecNormalize.
 
-    All arguments are those of `frugalrl.adapters.torch.ReplayBuffer`; Stable-Baselines3 gives the
-    first by itself.
+    All arguments are those of `frugalrl.adapters.torch.ReplayBuffer`.
 
     Args:
+        *first: those that Stable-Baselines3 gives by itself.
         **arguments: `admission`, `eviction`, `dtype`, `observation_key` and FrugalFilter's
             arguments; `n_steps` and `gamma` are the algorithm's own unless given here.
 
@@ -58,27 +56,16 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
         ValueError: something was asked for that needs neighbouring transitions.
     """
 
-    def __init__(
-        self,
-        buffer_size: int,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        device: torch.device | str = "auto",
-        n_envs: int = 1,
-        optimize_memory_usage: bool = False,
-        handle_timeout_termination: bool = True,
-        **arguments: Any,
-    ) -> None:
+    def __init__(self, *first: Any, **arguments: Any) -> None:
         if _HER_ARGUMENTS & set(arguments):
             raise ValueError(_NO_HER)
         algorithm = self._caller()
         for name in ("n_steps", "gamma"):
-            if arguments.get(name) is None:
-                arguments[name] = getattr(algorithm, name, _USUAL[name])
-        first = (buffer_size, observation_space, action_space, get_device(device), n_envs)
-        # ReplayBuffer's own constructor would allocate all rows at once.
-        BaseBuffer.__init__(self, *first)
-        FrugalTorchBuffer.__init__(self, *first, False, handle_timeout_termination, **arguments)
+            if hasattr(algorithm, name):
+                arguments.setdefault(name, getattr(algorithm, name))
+        # Stable-Baselines3's own constructor would allocate all rows at once.
+        FrugalTorchBuffer.__init__(self, *first, **arguments)
+        self.device, self.obs_shape = get_device(self.device), get_obs_shape(self.observation_space)
         if algorithm is not None:
             # Otherwise a second `learn` would mark the last row as an episode's end.
             algorithm.optimize_memory_usage = False
@@ -139,15 +126,10 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
             raise ValueError("a buffer with optimize_memory_usage=True cannot be read row by row")
         rows = np.arange(plain.buffer_size if plain.full else plain.pos)
         for row in np.roll(rows, -plain.pos):
-            done = plain.dones[row].astype(np.bool_)
-            self._offer(
-                _row(plain.observations, row),
-                _row(plain.next_observations, row),
-                plain.actions[row],
-                plain.rewards[row],
-                done,
-                plain.timeouts[row].astype(np.bool_) & done,
-            )
+            done = plain.dones[row]
+            infos = [{"TimeLimit.truncated": bool(cut)} for cut in plain.timeouts[row] * done]
+            obs, next_obs = _row(plain.observations, row), _row(plain.next_observations, row)
+            self.add(obs, next_obs, plain.actions[row], plain.rewards[row], done, infos)
 
 
 def _row(arrays: Any, row: Any) -> Any:

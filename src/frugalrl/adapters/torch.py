@@ -25,7 +25,7 @@ from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.checks import integer_from
 from frugalrl.replay.buffer import KIND, VERSION
 from frugalrl.replay.buffer import ReplayBuffer as Replay
-from frugalrl.replay.n_step import NStepReturns
+from frugalrl.replay.n_step import NStepReturns, NStepTransitions
 from frugalrl.replay.results import Batch, BufferStats
 from frugalrl.state_io import load_state, save_state
 
@@ -71,8 +71,7 @@ class ReplayBuffer:
         handle_timeout_termination: bootstrap through time limits, told by each environment's
             `infos[i]["TimeLimit.truncated"]`.
         admission: any filter (it is copied); None keeps everything.
-        eviction: which transition goes when the buffer is full: the "oldest", or a "random" one and
-            after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
+        eviction: what leaves a full buffer, "oldest" or "random", as for `frugalrl.ReplayBuffer`.
         dtype: of the stored observations: "float32", "float16", or "float64" with AdmitAll. None is
             float64 for AdmitAll on a float64 space, so that the run is the plain one to the bit
             under VecNormalize too, and float32 otherwise.
@@ -140,7 +139,6 @@ class ReplayBuffer:
             extra_fields=() if self._n_step is None else (("discounts", (), "float32"),),
         )
         self._empty_state = self._state()
-        self._count()
 
     def _reads_columns(self, admission: AdmissionFilter) -> bool:
         """Tell whether a filter reads some columns of the observations alone."""
@@ -186,12 +184,6 @@ class ReplayBuffer:
         # Without an end a time limit matters to returns over several steps alone.
         if self.handle_timeout_termination and (done.any() or self._n_step is not None):
             timeout = _timeouts(infos)
-        self._offer(obs, next_obs, action, reward, done, timeout)
-
-    def _offer(
-        self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, timeout: Any
-    ) -> None:
-        """Hand one step of every environment on, as a transition over one step or more."""
         step = (
             self._layout.flatten(obs),
             np.asarray(action).reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
@@ -204,17 +196,12 @@ class ReplayBuffer:
             self._replay.add(*step)
         else:
             self._offer_n_step(self._n_step.add(*step))
-        self._count()
 
-    def _offer_n_step(self, made: Any) -> None:
-        *transition, discounts = made
-        if len(discounts):
+    def _offer_n_step(self, made: NStepTransitions | None) -> None:
+        """Offer transitions over n steps, if there are any."""
+        if made is not None and len(made.discounts):
+            *transition, discounts = made
             self._replay.add(*transition, discounts=discounts)
-
-    def _count(self) -> None:
-        """Keep the two numbers by which others know how full a buffer is."""
-        self.pos = len(self._replay)
-        self.full = self.pos == self._replay.capacity
 
     # --- transitions out -----------------------------------------------------------------------
 
@@ -230,9 +217,12 @@ class ReplayBuffer:
         to the bit. Otherwise there are no rows, and one uniform draw among the stored transitions
         takes their place.
         """
-        if not len(self._replay):
-            self._offer_shorter_returns()
+        if not len(self._replay) and self._n_step is not None:
+            # A batch is drawn before the first n-step return is known: shorter ones will do.
+            self._offer_n_step(self._n_step.flush())
         stored, stats = len(self._replay), self._replay.stats
+        if not stored:
+            raise ValueError("the buffer is empty: nothing was added, or all of it was refused")
         if stats.stored == stats.offered and stored % self.n_envs == 0:
             rows = np.random.randint(0, stored // self.n_envs, size=batch_size)  # noqa: NPY002
             envs = np.random.randint(0, high=self.n_envs, size=batch_size)  # noqa: NPY002
@@ -240,14 +230,6 @@ class ReplayBuffer:
         drawn = np.random.randint(0, stored, size=batch_size)  # noqa: NPY002
         # A filtered warm-up leaves gaps between slots.
         return np.asarray(self._replay.slots()[drawn]) if self._replay.has_gaps else drawn
-
-    def _offer_shorter_returns(self) -> None:
-        """Let a batch be drawn before the first n-step return is known."""
-        made = None if self._n_step is None else self._n_step.flush()
-        if made is not None:
-            self._offer_n_step(made)
-        if not len(self._replay):
-            raise ValueError("the buffer is empty: nothing was added, or all of it was refused")
 
     def _get_samples(self, slots: NDArray[np.int64]) -> ReplayBufferSamples:
         """Gather slots into a tuple of tensors."""
@@ -285,6 +267,16 @@ class ReplayBuffer:
     def size(self) -> int:
         """Return the number of stored transitions."""
         return len(self._replay)
+
+    @property
+    def pos(self) -> int:
+        """The number of stored transitions, as others ask for it."""
+        return len(self._replay)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is room for no more."""
+        return len(self._replay) == self._replay.capacity
 
     @property
     def admission(self) -> AdmissionFilter:
@@ -325,7 +317,6 @@ class ReplayBuffer:
         self._replay = replay
         if self._n_step is not None:
             self._n_step.clear()
-        self._count()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write transitions and filter to a file, without pickle (safetensors and JSON).
