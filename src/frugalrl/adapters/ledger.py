@@ -17,7 +17,8 @@ from frugalrl.replay.results import BufferStats, Outcome
 from frugalrl.replay.spaces import SLOTS_ALONE
 from frugalrl.replay.storage import Storage, make_victims
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
+CopyRows = Callable[[RowNumbers, RowNumbers], None]
 
 
 class AdmissionLedger:
@@ -31,8 +32,8 @@ class AdmissionLedger:
         capacity: number of positions.
         admission: the filter; the ledger is its owner.
         observation_space: flat space for the filter's bounds, None when unknown.
-        eviction: which row goes when the storage is full, as for `frugalrl.ReplayBuffer` with
-            `seed=0`: the "oldest", or a "random" one and after it the 49 next in age.
+        eviction: what leaves a full storage, "oldest" or "random", as for a
+            `frugalrl.ReplayBuffer` with `seed=0`.
 
     Raises:
         ValueError: there is no such eviction.
@@ -46,22 +47,23 @@ class AdmissionLedger:
         eviction: str = "oldest",
     ) -> None:
         self.capacity, self.eviction = int(capacity), eviction
-        self._space = observation_space
-        self._fresh = copy_of(admission)
-        self._begin(admission)
-
-    def _begin(self, admission: AdmissionFilter) -> None:
+        self._space, self._fresh = observation_space, copy_of(admission)
         # It decides and evicts as a ReplayBuffer does, but keeps nothing beside the slots.
-        self._books = Storage(SLOTS_ALONE, self.capacity, 1, make_victims(self.eviction))
-        self._intake = Intake(self._books, admission)
+        self._hold(Storage(SLOTS_ALONE, self.capacity, 1, make_victims(eviction)), admission)
+        admission.begin(observation_space)
+
+    def _hold(self, books: Storage, admission: AdmissionFilter, positions: Any = ()) -> None:
+        """Go on with books, their filter, and the positions of what they hold, oldest first."""
+        self._books, self._intake = books, Intake(books, admission)
         # By slot, -1 for none; it is another number after slots were given up alone.
         self._position_of = np.full(self.capacity, -1, dtype=np.int32)
-        self._size = 0
-        admission.begin(self._space)
+        self._position_of[books.oldest_first()] = positions
+        self._size = len(books)
 
     def clear(self) -> None:
         """Forget every row, and what the filter learnt from them."""
-        self._begin(copy_of(self._fresh))
+        fresh = copy_of(self._fresh)
+        AdmissionLedger.__init__(self, self.capacity, fresh, self._space, self.eviction)
 
     def __len__(self) -> int:
         return self._size
@@ -75,8 +77,8 @@ class AdmissionLedger:
         self,
         observations: NDArray[np.floating],
         rewards: NDArray[np.floating],
-        write: Callable[[Rows, Rows], None],
-        move: Callable[[Rows, Rows], None],
+        write: CopyRows,
+        move: CopyRows,
         finite: NDArray[np.bool_] | None = None,
     ) -> Outcome:
         """Offer rows to the filter and have the owner of the storage carry out what it decides.
@@ -119,7 +121,7 @@ class AdmissionLedger:
             write(written, positions[written])
         return Outcome(codes, positions)
 
-    def _release(self, released: Rows, move: Callable[[Rows, Rows], None]) -> None:
+    def _release(self, released: RowNumbers, move: CopyRows) -> None:
         """Close the gaps of slots that the filter has given up."""
         gone = released[self._position_of[released] >= 0]  # others came and went within one call
         if not len(gone):
@@ -132,7 +134,7 @@ class AdmissionLedger:
         sources, self._position_of[moved] = self._position_of[moved].astype(np.int64), gaps
         move(sources, gaps)
 
-    def oldest_first(self) -> Rows:
+    def oldest_first(self) -> RowNumbers:
         """List the positions in use by the age of what they hold."""
         return self._position_of[self._books.oldest_first()].astype(np.int64)
 
@@ -182,14 +184,10 @@ class AdmissionLedger:
         books.load_state_dict(state["books"])
         if books.victims is not None:
             books.victims.bit_generator.state = state["victims"]
-        slots, positions = books.oldest_first(), np.asarray(state["positions"], dtype=np.int64)
-        if not np.array_equal(np.sort(positions), np.arange(len(slots))):
+        positions = np.asarray(state["positions"], dtype=np.int64)
+        if not np.array_equal(np.sort(positions), np.arange(len(books))):
             raise ValueError("the state's slots and positions do not belong together")
-        admission = type(self.admission).from_state_dict(state["admission"])
-        self._books, self._intake = books, Intake(books, admission)
-        self._position_of[:] = -1
-        self._position_of[slots] = positions
-        self._size = len(slots)
+        self._hold(books, type(self.admission).from_state_dict(state["admission"]), positions)
 
 
 class KeepsLedger:

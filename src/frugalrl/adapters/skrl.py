@@ -15,7 +15,7 @@ from typing import Any
 from gymnasium.spaces import Box
 
 from frugalrl.adapters.filters import make_filter, needs, refused
-from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, RowNumbers
 from frugalrl.admission.protocol import AdmissionFilter
 
 with needs("skrl", "skrl"):
@@ -41,8 +41,7 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         observation_space: flat Box whose finite limits bound the filter's cells; None takes the
             limits from the warm-up.
         admission: any filter (it is copied); None keeps everything.
-        eviction: which transition goes when the memory is full: the "oldest", or a "random" one and
-            after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
+        eviction: what leaves a full memory, "oldest" or "random", as for `frugalrl.ReplayBuffer`.
         **filter_arguments: of a FrugalFilter instead.
     """
 
@@ -68,9 +67,6 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
             memory_size=memory_size, num_envs=num_envs, device=device, replacement=replacement
         )
         self._observation_key, self._reward_key = observation_key, reward_key
-
-    def __len__(self) -> int:
-        return len(self._ledger)
 
     def reset(self) -> None:
         """Forget every transition, and what the filter learnt from them."""
@@ -110,7 +106,9 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         )
         self._count()
 
-    def _copy(self, tensors: Mapping[str, torch.Tensor], rows: Rows, positions: Rows) -> None:
+    def _copy(
+        self, tensors: Mapping[str, torch.Tensor], rows: RowNumbers, positions: RowNumbers
+    ) -> None:
         """Copy rows of tensors to positions of the memory."""
         source = torch.as_tensor(rows, device=self.device)
         target = torch.as_tensor(positions, device=self.device)
@@ -120,8 +118,8 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
 
     def _count(self) -> None:
         """Keep the numbers by which skrl knows how full a memory is."""
-        self.filled = len(self) == self.memory_size * self.num_envs
-        self.memory_index, self.env_index = divmod(len(self), self.num_envs)
+        self.filled = len(self._ledger) == self._ledger.capacity
+        self.memory_index, self.env_index = divmod(len(self._ledger), self.num_envs)
 
     def sample(
         self, names: list[str], *, batch_size: int, mini_batches: int = 1, sequence_length: int = 1

@@ -16,7 +16,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import make_filter, needs, refused
-from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, RowNumbers
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.checks import integer_from, number_from
 
@@ -46,7 +46,6 @@ class _Episode:
     """Of the first step, the others follow: tells a stored step from a later at its position."""
     rows: list[Batch] = field(default_factory=list)
     """Of each step, a batch with one row."""
-    rewards: list[float] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     """Where the transition that begins with a step was stored, -1 if nowhere."""
     handed_on: int = 0
@@ -106,8 +105,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         n_step: steps of a transition, the algorithm's `n_step_return_horizon`.
         gamma: the algorithm's discount factor; the filter sees the discounted sum of n rewards.
         admission: any filter (it is copied); None keeps everything.
-        eviction: which transition goes when the buffer is full: the "oldest", or a "random" one and
-            after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
+        eviction: what leaves a full buffer, "oldest" or "random", as for `frugalrl.ReplayBuffer`.
         **arguments: of a FrugalFilter instead. Tianshou's own options `stack_num`,
             `ignore_obs_next`, `save_only_last_obs` and `sample_avail` are refused: they need
             neighbouring transitions.
@@ -186,7 +184,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             episode.handed_on = len(episode.rows)
 
     def add(
-        self, batch: Any, buffer_ids: Rows | list[int] | None = None
+        self, batch: Any, buffer_ids: NDArray[Any] | list[int] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Offer transitions, one of each environment in `buffer_ids`.
 
@@ -209,17 +207,18 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         for row, environment in enumerate(environments):
             episode = self._episodes[environment]
             if episode.is_over:
-                returns[row], lengths[row] = sum(episode.rewards), len(episode.rows)
+                returns[row] = sum(float(step.rew[0]) for step in episode.rows)
+                lengths[row] = len(episode.rows)
         return positions, returns, lengths, (np.array(environments) + 1) * _EPISODES
 
-    def _as_rows(self, batch: Any, buffer_ids: Rows | list[int] | None) -> tuple[Batch, list[int]]:
+    def _as_rows(self, batch: Any, buffer_ids: Any) -> tuple[Batch, list[int]]:
         """Give the input as a batch with one row for each transition, and say whose they are."""
         rows = _copied(batch)
         missing = _NEEDED_KEYS - rows.__dict__.keys()
         if missing:
             raise ValueError(f"the batch has no {', '.join(sorted(missing))}")
         if buffer_ids is None and self._environments == 1 and np.ndim(rows.rew) == 0:
-            rows = _one_row(rows)
+            rows = Batch.stack([rows])
         ids = range(self._environments) if buffer_ids is None else buffer_ids
         environments = [int(environment) for environment in ids]
         if np.shape(rows.rew) != (len(environments),):
@@ -245,7 +244,6 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             if not np.array_equal(_flat(arrived, 1), _flat(begins, 1)):  # it was reset in between
                 made = episode.transitions(self._n_step, cut=True)
         episode.rows.append(row)
-        episode.rewards.append(float(row.rew[0]))
         episode.positions.append(-1)
         return made + episode.transitions(self._n_step)
 
@@ -257,14 +255,14 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
                 rows.__dict__[key] = last[key]
             self._offer(rows, made)
 
-    def _offer(self, rows: Batch, made: list[_Transition]) -> Rows:
+    def _offer(self, rows: Batch, made: list[_Transition]) -> RowNumbers:
         """Let the filter decide about transitions, and note where each first step went."""
         count = len(made)
         rewards = np.zeros((count, self._n_step))
         for row, (episode, first, end) in enumerate(made):
-            rewards[row, : end - first] = episode.rewards[first:end]
+            rewards[row, : end - first] = [step.rew[0] for step in episode.rows[first:end]]
 
-        def write(chosen: Rows, positions: Rows) -> None:
+        def write(chosen: RowNumbers, positions: RowNumbers) -> None:
             written = rows if len(chosen) == count else rows[chosen]
             self._write(written, positions)
             steps = [made[row] for row in chosen.tolist()]
@@ -285,7 +283,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             episode.positions[first] = position
         return outcome.slots
 
-    def _write(self, rows: Batch, positions: Rows) -> None:
+    def _write(self, rows: Batch, positions: RowNumbers) -> None:
         """Write into Tianshou's storage, which takes its form from the first rows."""
         if int(positions.max()) >= self._rows:
             self._grow(rows, int(positions.max()) + 1)
@@ -308,7 +306,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         for key, lanes in self._lanes.items():
             self._lanes[key] = np.pad(lanes, ((0, 0), (0, self._rows - old)))
 
-    def _move(self, sources: Rows, targets: Rows) -> None:
+    def _move(self, sources: RowNumbers, targets: RowNumbers) -> None:
         """Close the gaps that the filter's choice has left."""
         if len(sources):
             self._meta[targets] = self._meta[sources]
@@ -319,7 +317,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         for episode in self._episodes:
             episode.positions = [moved.get(position, position) for position in episode.positions]
 
-    def sample_indices(self, batch_size: int | None) -> Rows:
+    def sample_indices(self, batch_size: int | None) -> RowNumbers:
         """Draw positions uniformly; 0 gives all of them, oldest first."""
         self._steps_asked = 0
         if len(self) == 0:  # no return over n steps is known yet: shorter ones will do
@@ -331,7 +329,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             return np.asarray(self._random_state.choice(len(self), batch_size))
         return self._ledger.oldest_first() if batch_size == 0 else np.array([], dtype=np.int64)
 
-    def unfinished_index(self) -> Rows:
+    def unfinished_index(self) -> RowNumbers:
         """Return the positions of the latest steps of running episodes, where they are stored.
 
         Over n steps nothing is unfinished: transitions are stored when they are complete.
@@ -354,7 +352,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         is_stored = position >= 0 and self._lanes["serial"][0, position] == episode.serial + step
         return position if is_stored else -1
 
-    def get_buffer_indices(self, start: int, stop: int) -> Rows:
+    def get_buffer_indices(self, start: int, stop: int) -> RowNumbers:
         """Return the indices of every step of the episode that begins at `start`."""
         if start < _EPISODES:
             return np.asarray(super().get_buffer_indices(start, stop))
@@ -364,10 +362,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         episode = self._episode_of(index)
         if episode is not None:
             return _joined([episode.rows[step] for step in (index % _EPISODES).tolist()])
-        if self._n_step == 1:
-            return super().__getitem__(index)
         if isinstance(index, np.ndarray) and self._rows:
-            index = index % self._rows
+            index = index % self._rows  # of whatever step of a transition
         batch = super().__getitem__(index)
         batch.done = np.logical_or(batch.terminated, batch.truncated)
         return batch
@@ -421,18 +417,6 @@ class FrugalVectorReplayBuffer(FrugalReplayBuffer, VectorReplayBuffer):
         self._extend_offset = np.array([0, self.maxsize])  # one pool serves every environment
         self._environments = buffer_num
         FrugalReplayBuffer.__init__(self, self.maxsize, **arguments)
-
-
-def _one_row(value: Any) -> Any:
-    """Copy a step into a batch with one row; many times faster than `Batch.stack([step])`."""
-    if isinstance(value, Batch):
-        one = Batch()
-        one.__dict__.update({key: _one_row(value[key]) for key in value.get_keys()})
-        return one
-    if hasattr(value, "clone"):  # a tensor
-        return value.clone()[None]
-    row = np.array(value)[None]
-    return row.astype(object) if row.dtype.kind in "US" else row  # strings of any length
 
 
 def _joined(rows: list[Batch]) -> Batch:

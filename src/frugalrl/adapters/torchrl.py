@@ -21,7 +21,7 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of, make_filter, needs
-from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, Rows
+from frugalrl.adapters.ledger import AdmissionLedger, KeepsLedger, RowNumbers
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.replay.storage import make_victims
 from frugalrl.state_io import load_state, save_state
@@ -48,7 +48,7 @@ class FrugalWriter(KeepsLedger, Writer):
     """Writes only what the filter admits, evicting when the storage is full.
 
     As with TorchRL's `TensorDictMaxValueWriter`, `add` returns None and `extend` -1 for a row that
-    is not stored. Rows of a batch are decided one after the other, in order.
+    is not stored. RowNumbers of a batch are decided one after the other, in order.
 
     Args:
         admission: any filter (it is copied); None keeps everything.
@@ -57,8 +57,7 @@ class FrugalWriter(KeepsLedger, Writer):
         reward_key: entry that is the reward.
         observation_space: flat Box whose finite limits bound the filter's cells; None takes the
             limits from the warm-up.
-        eviction: which transition goes when the storage is full: the "oldest", or a "random" one
-            and after it the 49 next in age, as for `frugalrl.ReplayBuffer`.
+        eviction: what leaves a full storage, "oldest" or "random", as for `frugalrl.ReplayBuffer`.
         **filter_arguments: of a FrugalFilter instead.
     """
 
@@ -82,7 +81,6 @@ class FrugalWriter(KeepsLedger, Writer):
         self._reward_key = reward_key
         self._space, self._eviction = observation_space, eviction
         self._write_count = 0
-        self._cursor = 0
 
     def register_storage(self, storage: Storage) -> None:
         """Take over a storage, which must be one-dimensional and empty."""
@@ -128,7 +126,6 @@ class FrugalWriter(KeepsLedger, Writer):
             self._move,
             _finite(data, self._observation_keys),
         )
-        self._cursor = len(self._ledger) % self._storage.max_size
         index = torch.as_tensor(outcome.slots, device=data.device)
         self._tell_samplers(index)
         return index
@@ -175,7 +172,7 @@ class FrugalWriter(KeepsLedger, Writer):
                     'batches drawn before would go astray; use warmup="keep", the default'
                 )
 
-    def _write(self, data: TensorDictBase, rows: Rows, slots: Rows) -> None:
+    def _write(self, data: TensorDictBase, rows: RowNumbers, slots: RowNumbers) -> None:
         """Write rows, telling slots that were in use from new ones, which add to the length."""
         self._write_count += len(rows)
         order = np.argsort(slots)  # a ListStorage can only be appended to
@@ -188,7 +185,7 @@ class FrugalWriter(KeepsLedger, Writer):
                 chunk.set("index", index)
                 self._storage.set(index, chunk, set_cursor=is_new)
 
-    def _move(self, sources: Rows, targets: Rows) -> None:
+    def _move(self, sources: RowNumbers, targets: RowNumbers) -> None:
         """Close the gaps that the filter's choice has left, and end the storage after the last."""
         order = np.arange(len(self._ledger))
         order[targets] = sources
@@ -212,7 +209,6 @@ class FrugalWriter(KeepsLedger, Writer):
     def _empty(self, empty_write_count: bool = True) -> None:
         self._ledger.clear()
         self._process = os.getpid()
-        self._cursor = 0
         if empty_write_count:
             self._write_count = 0
 
@@ -230,7 +226,6 @@ class FrugalWriter(KeepsLedger, Writer):
         """Go on from a state of a writer with the same kind of filter and the same capacity."""
         self._ledger.load_state_dict(with_arrays(state_dict["ledger"]))
         self._write_count = int(state_dict["write_count"])
-        self._cursor = len(self._ledger) % self._storage.max_size
 
     def dumps(self, path: str | Path) -> None:
         """Write the state into a directory, beside the storage's and the sampler's."""
