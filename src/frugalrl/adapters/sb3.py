@@ -38,7 +38,7 @@ _NO_HER = (
 )
 
 
-class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
+class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc, override]
     """Stable-Baselines3's replay buffer with admission; for Box and Dict observations alike.
 
     Each environment's transition is admitted on its own. Transitions live in Frugal's storage,
@@ -65,7 +65,8 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc]
                 arguments.setdefault(name, getattr(algorithm, name))
         # Stable-Baselines3's own constructor would allocate all rows at once.
         FrugalTorchBuffer.__init__(self, *first, **arguments)
-        self.device, self.obs_shape = get_device(self.device), get_obs_shape(self.observation_space)
+        self.device = get_device(self.device)
+        self.obs_shape: Any = get_obs_shape(self.observation_space)
         if algorithm is not None:
             # Otherwise a second `learn` would mark the last row as an episode's end.
             algorithm.optimize_memory_usage = False
