@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 
-def rows_of(tensor: torch.Tensor, rows: int) -> NDArray[Any]:
-    """Give a tensor as (rows, values) on the host."""
-    return np.asarray(tensor.detach().reshape(rows, -1).cpu().numpy())
+def rows_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Give a tensor (rows, ...) as (rows, values) on the host."""
+    return np.asarray(tensor.detach().reshape(len(tensor), -1).cpu().numpy())
 
 
 def with_tensors(value: Any) -> Any:

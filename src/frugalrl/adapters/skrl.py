@@ -99,8 +99,8 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         if wrong or reward_shape != (count, 1):
             raise ValueError(f"{count} observations, but {wrong or {'rewards': reward_shape}}")
         self._ledger.offer(
-            rows_of(rows[self._observation_key], count),
-            rows_of(rows[self._reward_key], count)[:, 0],
+            rows_of(rows[self._observation_key]),
+            rows_of(rows[self._reward_key])[:, 0],
             partial(self._copy, rows),
             partial(self._copy, self.tensors_view),
         )

@@ -207,7 +207,7 @@ class ReplayBuffer:
 
     def sample(self, batch_size: int) -> ReplayBufferSamples:
         """Draw a batch of tensors."""
-        return self._get_samples(self._draw(batch_size))
+        return ReplayBufferSamples(*map(self._tensors, self._gather(self._draw(batch_size))))
 
     def _draw(self, batch_size: int) -> NDArray[np.int64]:
         """Draw slots from NumPy's global generator, which these scripts seed and draw from.
@@ -230,10 +230,6 @@ class ReplayBuffer:
         drawn = np.random.randint(0, stored, size=batch_size)  # noqa: NPY002
         # A filtered warm-up leaves gaps between slots.
         return np.asarray(self._replay.slots()[drawn]) if self._replay.has_gaps else drawn
-
-    def _get_samples(self, slots: NDArray[np.int64]) -> ReplayBufferSamples:
-        """Gather slots into a tuple of tensors."""
-        return ReplayBufferSamples(*map(self._tensors, self._gather(slots)))
 
     def _gather(self, slots: NDArray[np.int64]) -> ReplayBufferSamples:
         """Gather slots into a tuple of fresh arrays."""

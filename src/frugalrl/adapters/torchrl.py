@@ -111,9 +111,8 @@ class FrugalWriter(KeepsLedger, Writer):
         """Offer transitions in order; return their indices, -1 for each that is not stored."""
         self._check(data, 1)
         self._refuse_what_cannot_work()
-        rows = len(data)
-        parts = [rows_of(_entry(data, key), rows) for key in self._observation_keys]
-        rewards = rows_of(_entry(data, self._reward_key), rows)
+        parts = [rows_of(_entry(data, key)) for key in self._observation_keys]
+        rewards = rows_of(_entry(data, self._reward_key))
         if rewards.shape[1] != 1:
             raise ValueError(
                 f"{self._reward_key!r} holds {rewards.shape[1]} values per transition; one reward "
@@ -266,10 +265,10 @@ def _finite(data: TensorDictBase, keys: Sequence[NestedKey]) -> NDArray[np.bool_
     Where an episode is over, TorchRL may put NaN for a next observation that the environment did
     not give, and masks it later.
     """
-    rows, nothing = len(data), torch.zeros(len(data))
+    nothing = torch.zeros(len(data))
 
     def values(key: Any) -> NDArray[Any]:
-        return rows_of(data.get(key, nothing), rows)
+        return rows_of(data.get(key, nothing))
 
     is_over = values(("next", "done")).any(axis=1)
     fine = np.isfinite(values("action")).all(axis=1)

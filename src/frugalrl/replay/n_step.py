@@ -107,7 +107,7 @@ class NStepReturns:
         self._held = np.where(ended, 0, np.minimum(self._held, self.n - 1))
         if cut is None:
             return made
-        return NStepTransitions(*map(np.concatenate, zip(cut, made, strict=True)))
+        return NStepTransitions(*(np.concatenate(both) for both in zip(cut, made, strict=True)))
 
     def flush(self) -> NStepTransitions | None:
         """Give what is held back as transitions over fewer steps, None if nothing is."""
