@@ -60,7 +60,6 @@ class TrainingLoop:
         self.train_seconds = 0.0
         self._round_begun: int | None = None
         self._observations = np.zeros((count, *shape), dtype=np.float32)
-        self._acting = self._observations
         self._returns = np.zeros(count)
         self._lengths = np.zeros(count, dtype=np.int64)
         # Episodes that ended since the last row of metrics: how many, rewards, lengths.
@@ -73,7 +72,6 @@ class TrainingLoop:
         """Reset every environment with its seed."""
         self._observations = self.group.reset(seeds)
         self._normalizer.begin(self._observations)
-        self._acting = self._normalizer.observations(_finite(self._observations))
 
     def act_deterministic(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """Act without exploration, on observations as the environment gives them."""
@@ -82,8 +80,7 @@ class TrainingLoop:
     def policy_state(self) -> dict[str, Any]:
         """Give what `Policy.from_state` needs, normalization included."""
         scale = self._normalizer.scale
-        saved = None if scale is None else {"mean": scale.mean, "scale": scale.scale}
-        return {**self.agent.policy_state(), "normalize": saved}
+        return {**self.agent.policy_state(), "normalize": None if scale is None else vars(scale)}
 
     @property
     def finished(self) -> bool:
@@ -132,7 +129,7 @@ class TrainingLoop:
         if self.env_steps < self._learning_starts:
             actions = agent.act_random(count)
         else:
-            actions = agent.act(self._acting)
+            actions = agent.act(self._normalizer.observations(_finite(self._observations)))
         step = self.group.step(actions.environment)
         transitions: Sequence[NDArray[Any]] = (
             *(self._observations, actions.buffer, step.rewards),
@@ -144,7 +141,7 @@ class TrainingLoop:
             transitions = [part[:rows] for part in transitions]
         any_refused = self._offer(transitions)
         self.env_steps += rows
-        self._observations = observations = step.observations
+        self._observations = step.observations
         self._returns += step.rewards
         self._lengths += 1
         ended = step.terminated | step.truncated
@@ -153,22 +150,19 @@ class TrainingLoop:
             self._count_episodes(self._returns[ended], self._lengths[ended])
             self._returns[ended] = self._lengths[ended] = 0
             self._successes += step.successes
-        self._normalizer.update(observations, step.rewards, ended)
+        self._normalizer.update(step.observations, step.rewards, ended)
         if any_refused:
             self._check_refused(actions.buffer)
-        if any_refused or self._n_step is not None:
-            observations = _finite(observations)
-        self._acting = self._normalizer.observations(observations)
         return step.any_ended
 
     def _offer(self, transitions: Sequence[NDArray[Any]]) -> bool:
         """Offer one step of every environment to the buffer; says whether any was refused."""
-        if self._n_step is None:
-            return REFUSED in self.buffer.add(*transitions).codes.tolist()
-        *made, discounts = self._n_step.add(*transitions)
-        if not len(discounts):
-            return False
-        return REFUSED in self.buffer.add(*made, discount=discounts).codes.tolist()
+        extra = {}
+        if self._n_step is not None:
+            *transitions, extra["discount"] = self._n_step.add(*transitions)
+            if not len(transitions[0]):
+                return False  # every step waits for those that follow it
+        return REFUSED in self.buffer.add(*transitions, **extra).codes.tolist()
 
     def _count_episodes(self, rewards: NDArray[Any], lengths: NDArray[Any]) -> None:
         self._window[0] += len(rewards)
@@ -282,15 +276,11 @@ class TrainingLoop:
             Why environments could not be put back, and began a new episode instead.
         """
         self.agent.load_state_dict(state["agent"])
-        counters = state["counters"]
-        self.env_steps = int(counters["env_steps"])
-        self.updates = int(counters["updates"])
-        self.episodes = int(counters["episodes"])
-        begun = counters["round_begun"]
-        self._round_begun = None if begun is None else int(begun)
-        self._window = [float(value) for value in state["log"]["window"]]
-        self._successes = [float(value) for value in state["log"]["successes"]]
-        self._losses = dict(state["log"]["losses"])
+        counters, log = state["counters"], state["log"]
+        self.env_steps, self.updates = counters["env_steps"], counters["updates"]
+        self.episodes, self._round_begun = counters["episodes"], counters["round_begun"]
+        self._window, self._successes = list(log["window"]), list(log["successes"])
+        self._losses = dict(log["losses"])
         self._observations = np.array(state["observations"], dtype=np.float32)
         self._returns = np.array(state["returns"])
         self._lengths = np.array(state["lengths"])
@@ -306,7 +296,6 @@ class TrainingLoop:
         self.agent.episode_ended(anew)
         if self.config.normalize != "none":
             self._normalizer.load_state_dict(state["normalizer"])
-        self._acting = self._normalizer.observations(_finite(self._observations))
         return [row.problem for row in restored if row.problem is not None]
 
 
@@ -322,4 +311,6 @@ def pieces(count: int) -> list[int]:
 
 def _finite(observations: NDArray[np.float32]) -> NDArray[np.float32]:
     """Give what to act on: the same where finite, zero where the environment gave nonsense."""
+    if np.isfinite(observations).all():
+        return observations
     return np.nan_to_num(observations, nan=0.0, posinf=0.0, neginf=0.0)

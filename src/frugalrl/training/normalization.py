@@ -53,13 +53,17 @@ class Normalizer:
             self._moments["rewards"] = Moments()
         self._returns = np.zeros(environments)
         self._gamma = gamma
-        self._follow()
+
+    @property
+    def scale(self) -> ObservationScale | None:
+        """What observations go through; None: nothing."""
+        moments = self._moments.get("observations")
+        return None if moments is None else ObservationScale(moments.mean, moments.scale)
 
     def begin(self, observations: Floats) -> None:
         """Take the first observations (n, d) in."""
         if "observations" in self._moments:
             self._moments["observations"].update(observations)
-            self._follow()
 
     def update(
         self, observations: Floats, rewards: NDArray[np.float64], ended: NDArray[np.bool_]
@@ -71,24 +75,19 @@ class Normalizer:
             self._returns[ended] = 0.0
         self.begin(observations)
 
-    def _follow(self) -> None:
-        moments = self._moments.get("observations")
-        self.scale = None if moments is None else ObservationScale(moments.mean, moments.scale)
-
     def observations(self, observations: Floats) -> Floats:
         """Normalize observations (..., d)."""
-        return observations if self.scale is None else self.scale(observations)
+        scale = self.scale
+        return observations if scale is None else scale(observations)
 
     def batch(self, batch: Batch) -> Batch:
         """Normalize what was drawn from the buffer."""
         if "rewards" in self._moments:
             scale = np.float32(self._moments["rewards"].scale)
             batch = batch._replace(rewards=np.clip(batch.rewards * scale, -CLIP, CLIP))
-        if self.scale is None:
-            return batch
         return batch._replace(
-            observations=self.scale(batch.observations),
-            next_observations=self.scale(batch.next_observations),
+            observations=self.observations(batch.observations),
+            next_observations=self.observations(batch.next_observations),
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -106,4 +105,3 @@ class Normalizer:
             moments.var = np.array(state[name]["variance"])
             moments.count = float(state[name]["count"])
         self._returns = np.array(state["returns"])
-        self._follow()
