@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from frugalrl.agents.policy import Policy
     from frugalrl.training.config import TrainConfig
     from frugalrl.training.evaluation import Episodes
+    from frugalrl.training.loop import TrainingLoop
     from frugalrl.training.records import Row
 
 
@@ -23,20 +23,24 @@ class RunView:
     """As resolved."""
     directory: Path | None
     """Where files go, None for a run that leaves none."""
-    policy_state: Callable[[], Any]
-    env_steps: int = 0
-    """Steps taken so far."""
+    loop: TrainingLoop
+    """What takes the steps; to look at."""
     evaluations: list[tuple[int, float]] = field(default_factory=list)
     """(env_steps, mean reward) of every evaluation so far, this one included."""
     stop_reason: str | None = None
     """Why the run ends before its time, None while it goes on."""
 
     @property
+    def env_steps(self) -> int:
+        """Steps taken so far."""
+        return self.loop.env_steps
+
+    @property
     def policy(self) -> Policy:
         """A copy of the policy as it is now."""
         from frugalrl.agents.policy import Policy
 
-        return Policy.from_state(self.policy_state())
+        return Policy.from_state(self.loop.policy_state())
 
     def stop(self, reason: str) -> None:
         """End the run here, as if these had been all of its steps."""

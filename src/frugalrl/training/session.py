@@ -133,18 +133,16 @@ class Session:
         self.method = method
         self.directory = directory
         self._tell = say
+        self._callbacks = callbacks
         self._guard = InterruptGuard(saves=directory is not None)
         visible = False if config.quiet else progress
         self._progress = Progress(visible, title=f"{config.env_name} {config.algo}")
         self._begun = self._started = self._save_time = time.perf_counter()
         self._peak_before = 0
-        self._told_of_length = False
-        self._evaluations: list[tuple[int, float]] = []
+        self._warned_of: set[str] = set()
         self._logged_at = self._evaluated_at = self._saved_at = 0
         self._save_cost = 0.0
-        self._callbacks = callbacks
         self._path = None if directory is None else directory.path
-        self._view = RunView(config, self._path, lambda: self._loop.policy_state())
 
     def say(self, line: str) -> None:
         """Tell the user, and the run's log."""
@@ -155,6 +153,11 @@ class Session:
             # A full disk is told of by what a run cannot do without.
             with contextlib.suppress(OSError), appending(self.directory.log) as file:
                 file.write(f"{stamp} {line}\n")
+
+    def _warn_once(self, what: str, line: str) -> None:
+        if what not in self._warned_of:
+            self._warned_of.add(what)
+            self.say(f"warning: {line}")
 
     def run(
         self, agent: Agent, buffer: ReplayBuffer, seeds: list[int], state: Any = None
@@ -167,6 +170,7 @@ class Session:
             contextlib.closing(self._make_group()) as group,
         ):
             self._loop = self._make_loop(group, agent, buffer)
+            self._view = RunView(self.config, self._path, self._loop)
             if state is None:
                 self._loop.begin(seeds)
             else:
@@ -239,8 +243,8 @@ class Session:
             if episodes is None:
                 return  # interrupted: stays due, and comes first when the run is resumed
             self._evaluated_at = loop.env_steps
-            self._evaluations.append((loop.env_steps, episodes.mean))
             self._judge(episodes.mean)
+            self._view.evaluations.append((loop.env_steps, episodes.mean))
             self._call("on_evaluation", episodes)
         # After another round it would be more than `log_every` steps since the last row.
         late = loop.env_steps + loop.round_steps > self._logged_at + config.log_every
@@ -259,7 +263,7 @@ class Session:
 
     def _judge(self, reward: float) -> None:
         """Keep the policy if no evaluation was as good; end the run if this one is good enough."""
-        config, before = self.config, self._evaluations[:-1]
+        config, before = self.config, self._view.evaluations
         if config.save_best and self._path and all(reward > other for _, other in before):
             with self._writing():
                 save_policy(self._path / "policy-best.safetensors", self._loop.policy_state())
@@ -267,10 +271,8 @@ class Session:
             self._view.stop(f"the mean reward {reward:,.2f} has reached {config.stop_reward:,g}")
 
     def _call(self, name: str, argument: Any) -> None:
-        view = self._view
-        view.env_steps, view.evaluations = self._loop.env_steps, list(self._evaluations)
         for callback in self._callbacks:
-            getattr(callback, name)(view, argument)
+            getattr(callback, name)(self._view, argument)
 
     def _evaluate(self, first_seed: int, count: int) -> Episodes | None:
         self._progress.note(f"evaluating {count} episodes")
@@ -282,12 +284,12 @@ class Session:
                 stop=lambda: self._guard.triggered,
                 longest=None if self.factory.time_limit else LONGEST,
             )
-        if episodes is not None and episodes.cut and not self._told_of_length:
-            self._told_of_length = True
-            self.say(
-                f"warning: {episodes.cut} of {count} evaluation episodes were cut off after "
+        if episodes is not None and episodes.cut:
+            self._warn_once(
+                "length",
+                f"{episodes.cut} of {count} evaluation episodes were cut off after "
                 f"{LONGEST:,} steps: the environment has no time limit "
-                "(set max_episode_steps, --max-episode-steps)"
+                "(set max_episode_steps, --max-episode-steps)",
             )
         return episodes
 
@@ -301,7 +303,12 @@ class Session:
             return
         begun = time.perf_counter()
         state = self._state()
-        self._tell_problems(state["loop"]["environments"])
+        for problem in filter(None, (it.get("problem") for it in state["loop"]["environments"])):
+            self._warn_once(
+                "state",
+                f"the environment's state can no longer be read ({problem}): "
+                "checkpoints are written without it, a resumed run begins a new episode",
+            )
         store, keep = self.directory.checkpoints, self.config.keep_checkpoints
         self._call("on_checkpoint", store.save(self._loop.env_steps, state, keep))
         self._saved_at = self._loop.env_steps
@@ -316,7 +323,7 @@ class Session:
             "loop": self._loop.state_dict(),
             "policy": self._loop.policy_state(),
             "session": {
-                "evaluations": [list(pair) for pair in self._evaluations],
+                "evaluations": [list(pair) for pair in self._view.evaluations],
                 "logged_at": self._logged_at,
                 "evaluated_at": self._evaluated_at,
             },
@@ -332,27 +339,16 @@ class Session:
             "peak_memory_bytes": max(self._peak_before, peak_memory()),
         }
 
-    def _tell_problems(self, environments: list[dict[str, Any]]) -> None:
-        """Say, once, that an environment's state can no longer be saved."""
-        problems = [state["problem"] for state in environments if state.get("problem")]
-        if problems and self.method != "fresh":
-            self.method = "fresh"
-            self.say(
-                f"warning: the environment's state can no longer be read ({problems[0]}): "
-                "checkpoints are written without it, a resumed run begins a new episode"
-            )
-
     def _restore(self, state: dict[str, Any]) -> None:
         loop, session, times = self._loop, state["session"], state["times"]
         problems = loop.load_state_dict(state["loop"])
         if problems:
             self.say(f"the environment begins a new episode: {problems[0]}")
-        loop.train_seconds = float(times["train_seconds"])
-        self._started -= float(times["wall_seconds"])
-        self._peak_before = int(times["peak_memory_bytes"])
-        self._evaluations = [(int(step), float(mean)) for step, mean in session["evaluations"]]
-        self._logged_at = int(session["logged_at"])
-        self._evaluated_at = int(session["evaluated_at"])
+        loop.train_seconds = times["train_seconds"]
+        self._started -= times["wall_seconds"]
+        self._peak_before = times["peak_memory_bytes"]
+        self._view.evaluations = [(step, mean) for step, mean in session["evaluations"]]
+        self._logged_at, self._evaluated_at = session["logged_at"], session["evaluated_at"]
         self._saved_at = loop.env_steps
 
     def _finish(self, final: Episodes | None) -> TrainResult:
@@ -369,7 +365,7 @@ class Session:
             policy=Policy.from_state(policy),
             buffer=loop.buffer,
             final=final,
-            evaluations=self._evaluations,
+            evaluations=self._view.evaluations,
             metrics=self._recorder.rows,
             env_steps=loop.env_steps,
             updates=loop.updates,
@@ -396,7 +392,7 @@ class Session:
     def _status(self) -> Status:
         buffer = self._loop.buffer
         steps = (self._loop.env_steps, self.config.steps or 0)
-        last = self._evaluations[-1][1] if self._evaluations else None
+        last = self._view.evaluations[-1][1] if self._view.evaluations else None
         return Status(*steps, last, buffer.stats.stored, buffer.stats.offered, buffer.nbytes)
 
 
