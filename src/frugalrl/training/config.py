@@ -213,8 +213,7 @@ class TrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """Give every field as a JSON value."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        if not isinstance(self.admission, str):
-            values["admission"] = f"{CUSTOM}{self.admission.name}"
+        values["admission"] = admission_text(self.admission)
         if isinstance(self.init_buffer, Mapping):
             values["init_buffer"] = f"{CUSTOM}arrays"
         if isinstance(self.env_kwargs, Mapping):
@@ -233,12 +232,10 @@ class TrainConfig:
             raise ConfigError(
                 f"unknown settings {unknown}: written by another version of frugalrl?"
             )
-        fields = dict(values)
-        fields["wrappers"] = tuple(fields.get("wrappers") or ())
+        lists = {name: tuple(it) for name, it in values.items() if isinstance(it, list)}
+        fields: dict[str, Any] = {**values, **lists}
         if fields.get("net_arch") is not None:
             fields["net_arch"] = net_arch_from(fields["net_arch"])
-        if isinstance(fields.get("fac_bins"), list):
-            fields["fac_bins"] = tuple(fields["fac_bins"])
         return cls(**fields)
 
     @property
@@ -277,16 +274,26 @@ def environment_text(env: Any) -> str:
     return f"{CUSTOM}{name}"
 
 
+def admission_text(admission: Any) -> str:
+    """Name a filter: as a setting does where it is one of this library."""
+    if isinstance(admission, str):
+        return admission
+    from frugalrl.admission.controls import AdmitAll, RandomAdmit
+    from frugalrl.admission.frugal import FrugalFilter
+
+    names = {AdmitAll: "none", RandomAdmit: "random", FrugalFilter: "fac"}
+    return names.get(type(admission), f"{CUSTOM}{admission.name}")
+
+
 Origin = Literal["given", "preset", "default"]
 
-_POSITIVE = (
-    *("max_episode_steps", "steps", "buffer_size", "envs", "eval_episodes", "log_every"),
-    *("n_step", "threads", "keep_checkpoints"),
-)
-_NOT_NEGATIVE = (
-    *("seed", "eval_seed", "final_seed"),
-    *("learning_starts", "eval_every", "final_episodes", "checkpoint_every"),
-)
+# Settings that are whole numbers, and the least that works.
+_LEAST = {
+    **dict.fromkeys(("max_episode_steps", "steps", "buffer_size", "envs", "eval_episodes"), 1),
+    **dict.fromkeys(("log_every", "n_step", "threads", "keep_checkpoints"), 1),
+    **dict.fromkeys(("seed", "eval_seed", "final_seed", "learning_starts", "eval_every"), 0),
+    **dict.fromkeys(("final_episodes", "checkpoint_every"), 0),
+}
 _CHOICES: dict[str, tuple[str, ...]] = {
     name: get_args(kind)
     for name, hint in get_type_hints(TrainConfig).items()
@@ -343,8 +350,11 @@ def resolve(config: TrainConfig) -> Resolved:
     full = dataclasses.replace(config, **chosen)
     origins |= dict.fromkeys(_filter_settings(full), "given")
     _check_relations(full)
-    full = dataclasses.replace(full, net_arch=agent_settings(full).net_arch)
-    return Resolved(full, origins, filter_notes(full))
+    used = _settings_of(make_admission(full, full.seed))
+    full = dataclasses.replace(full, net_arch=agent_settings(full).net_arch, **used)
+    for name in _filter_settings(full):
+        origins.setdefault(name, "default" if isinstance(config.admission, str) else "given")
+    return Resolved(full, origins, _filter_notes(full))
 
 
 def agent_settings(config: TrainConfig) -> AgentSettings:
@@ -378,12 +388,12 @@ def _with_numbers(config: TrainConfig) -> TrainConfig:
     """Check numbers, and take 1e6 for 1000000 where a whole one is wanted."""
     whole: dict[str, Any] = {}
     try:
-        for name in (*_POSITIVE, *_NOT_NEGATIVE):
+        for name, least in _LEAST.items():
             value = getattr(config, name)
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             if value is not None:
-                whole[name] = integer_from(name, value, least=int(name in _POSITIVE))
+                whole[name] = integer_from(name, value, least)
         for name in ("stop_reward", "stop_seconds"):
             if getattr(config, name) is not None:
                 number_from(name, getattr(config, name))
@@ -439,12 +449,11 @@ def _check_relations(config: Any) -> None:
             ) from error
 
 
-def filter_notes(config: TrainConfig) -> list[str]:
+def _filter_notes(config: Any) -> list[str]:
     """Say what the filter's warm-up means for this run, where that may surprise."""
-    if config.admission != "fac":
+    if admission_text(config.admission) != "fac":
         return []
-    warmup = WARMUP_STEPS if config.fac_warmup_steps is None else config.fac_warmup_steps
-    steps, random_steps = config.steps or 0, config.learning_starts or 0
+    warmup, steps, random_steps = config.fac_warmup_steps, config.steps, config.learning_starts
     if warmup >= steps:
         return [
             f"the filter's warm-up of {warmup:,} steps is not shorter than the run of {steps:,}: "
@@ -494,25 +503,10 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
         raise ConfigError(f"a --fac setting cannot work: {error}") from None
 
 
-def with_filter(resolved: Resolved, used: AdmissionFilter) -> Resolved:
-    """Complete the settings of a filter of this library from the filter that is used."""
-    config = describe_admission(resolved.config, used)
-    origin: Origin = "default" if isinstance(resolved.config.admission, str) else "given"
-    origins = {name: resolved.origins.get(name, origin) for name in _filter_settings(config)}
-    return Resolved(config, resolved.origins | origins, filter_notes(config))
-
-
-def describe_admission(config: TrainConfig, given: AdmissionFilter) -> TrainConfig:
-    """Write a filter of this library down in settings; any other stays an object."""
-    from frugalrl.admission.controls import AdmitAll, RandomAdmit
-    from frugalrl.admission.frugal import FrugalFilter
-
-    if type(given) is AdmitAll:
-        return dataclasses.replace(config, admission="none")
-    if type(given) is RandomAdmit:
-        return dataclasses.replace(config, admission="random", random_rate=given.rate)
-    if type(given) is not FrugalFilter:
-        return config
-    settings = given.state_dict()["settings"]
-    arguments: dict[str, Any] = {f"{OF_THE_FILTER}{name}": settings[name] for name in settings}
-    return dataclasses.replace(config, admission="fac", **arguments)
+def _settings_of(used: Any) -> dict[str, Any]:
+    """Give the settings that a filter of this library was made with."""
+    kind = admission_text(used)
+    if kind == "random":
+        return {"random_rate": used.rate}
+    settings = dataclasses.asdict(used.settings) if kind == "fac" else {}
+    return {f"{OF_THE_FILTER}{name}": value for name, value in settings.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from frugalrl.training.config import OF_THE_FILTER, Resolved
+from frugalrl.training.config import CUSTOM, OF_THE_FILTER, Resolved, admission_text
 
 if TYPE_CHECKING:
     from frugalrl.training.session import TrainResult
@@ -139,7 +139,7 @@ def concerns(algo: str, name: str) -> bool:
 def configuration_lines(resolved: Resolved) -> list[str]:
     """Say what will be run, and where each setting comes from."""
     config = resolved.config
-    admission = config.admission if isinstance(config.admission, str) else config.admission.name
+    admission = admission_text(config.admission).removeprefix(CUSTOM)
     head = f"{config.env_name}  {config.algo}  admission {admission}  seed {config.seed}"
     lines = [head if config.out is None else f"{head}  ->  {config.out}"]
     groups: dict[str, list[str]] = {"given": [], "preset": [], "default": []}

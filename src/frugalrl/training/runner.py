@@ -30,7 +30,6 @@ from frugalrl.training.config import (
     environment_text,
     make_admission,
     resolve,
-    with_filter,
 )
 from frugalrl.training.console import configuration_lines
 from frugalrl.training.environments import make_factory
@@ -98,8 +97,6 @@ def train(
     buffer = make_buffer(config, spaces, seeds)
     agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
     begun_with = start_from(config, agent, buffer)
-    resolved = with_filter(resolved, buffer.admission)
-    config = resolved.config
     method: Method = "fresh"
     with directory or contextlib.nullcontext():
         if directory is not None:
