@@ -148,7 +148,11 @@ class AttributeReader:
         if kind == "same":
             return self._made[content]
         if kind == "generator":
-            return self._keep(_read_generator(content, existing))
+            state = AttributeReader().read(content)
+            if not _is_generator(existing, state["bit_generator"]):
+                existing = np.random.Generator(getattr(np.random, state["bit_generator"])())
+            existing.bit_generator.state = state
+            return self._keep(existing)
         if kind == "array":
             return self._keep(content.copy(order="F" if encoded["fortran"] else "C"))
         if kind in ("list", "deque"):
@@ -188,15 +192,9 @@ def _check_dtype(dtype: np.dtype[Any], path: str) -> None:
         raise UnreadableStateError(f"{path} is of {dtype}")
 
 
-def _read_generator(content: State, existing: Any) -> np.random.Generator:
-    state = AttributeReader().read(content)
-    same = isinstance(existing, np.random.Generator)
-    if same and existing.bit_generator.state["bit_generator"] == state["bit_generator"]:
-        made = cast("np.random.Generator", existing)
-    else:
-        made = np.random.Generator(getattr(np.random, str(state["bit_generator"]))())
-    made.bit_generator.state = state
-    return made
+def _is_generator(value: Any, kind: str) -> bool:
+    is_one = isinstance(value, np.random.Generator)
+    return is_one and type(value.bit_generator).__name__ == kind
 
 
 def _type_name(value: Any) -> str:
@@ -314,11 +312,14 @@ def undisturbed() -> Iterator[None]:
 
 def _reproduces(factory: EnvironmentFactory, method: Method, seed: int, steps: int) -> bool:
     """Try a way in the first episode and in a later one."""
-    made: list[Environment] = []
     deadline = time.monotonic() + _TRIAL_SECONDS
-    try:
-        original = prepare(factory, method)
-        made.append(original)
+    # Whatever goes wrong, the run itself will tell of it, if it gets that far.
+    with contextlib.suppress(Exception), contextlib.ExitStack() as made:
+
+        def make() -> Environment:
+            return made.enter_context(contextlib.closing(prepare(factory, method)))
+
+        original = make()
         space = cast("spaces.Box", original.action_space)
         generator = np.random.default_rng(seed)
 
@@ -341,21 +342,14 @@ def _reproduces(factory: EnvironmentFactory, method: Method, seed: int, steps: i
             if before > steps:
                 original.reset()
                 play([original], steps // 2)
-            copy = prepare(factory, method)
-            made.append(copy)
+            copy = make()
             state = capture(original, method)
             if state["method"] != method or restore(copy, state, seed + 1).problem is not None:
                 return False
             if not play([original, copy], steps):
                 return False
         return _same(original.reset()[0], copy.reset()[0])
-    except Exception:
-        # The run itself will tell of it, if it gets that far.
-        return False
-    finally:
-        for environment in made:
-            with contextlib.suppress(Exception):
-                environment.close()
+    return False
 
 
 def _same(one: Any, other: Any) -> bool:
