@@ -20,7 +20,6 @@ from frugalrl.compiling import COMPILATION, Stopwatch
 from frugalrl.training import train
 from frugalrl.training.console import (
     Progress,
-    Status,
     describe,
     duration,
     mean_interval,
@@ -273,29 +272,35 @@ def test_a_bootstrap_interval_contains_the_mean():
     assert mean_interval(values) == (low, high)
 
 
+def _buffer(stored, offered, nbytes):
+    """Give what the progress line looks at."""
+    stats = types.SimpleNamespace(stored=stored, offered=offered)
+    return types.SimpleNamespace(stats=stats, nbytes=nbytes)
+
+
 def test_the_progress_line_in_words():
-    status = Status(5000, 20000, -150.25, 4000, 5000, 1_500_000)
-    text = describe(status, 100.0)
+    buffer = _buffer(4000, 5000, 1_500_000)
+    text = describe(5000, 20000, 100.0, buffer, -150.25)
     assert (
         text
         == "5,000/20,000 steps · 100/s · 2m30s left · eval -150.2 · stored 4,000/5,000 · 1.5 MB"
     )
-    assert "left" not in describe(status, None)
+    assert "left" not in describe(5000, 20000, None, buffer, None)
     assert [duration(s) for s in (5, 65, 3700)] == ["5s", "1m05s", "1h01m"]
 
 
 def test_the_progress_line_is_shown_only_when_asked(capfd):
-    status = Status(5, 20, None, 4, 5, 15)
+    buffer = _buffer(4, 5, 15)
     with Progress(visible=False) as hidden:
         assert not hidden.due
-        hidden.show(status)
+        hidden.show(5, 20, buffer)
     assert capfd.readouterr().err == ""
     with Progress(visible=True) as shown:
         assert shown.due
-        shown.show(status)
+        shown.show(5, 20, buffer)
         assert not shown.due
         shown.note("evaluating")
-        shown.show(status._replace(env_steps=10))
+        shown.show(10, 20, buffer)
         assert shown.rate() > 0
     assert "stored 4/5" in capfd.readouterr().err
 
@@ -307,11 +312,11 @@ def test_without_a_terminal_there_is_a_line_a_minute(capfd, monkeypatch):
         assert not shown.due
         clock[0] += 61
         assert shown.due
-        shown.show(Status(5000, 20000, None, 4, 5, 15))
+        shown.show(5000, 20000, _buffer(4, 5, 15))
         assert not shown.due
         shown.note("evaluating")
         clock[0] += 61
-        shown.show(Status(11_000, 20_000, -7.0, 4, 5, 15))
+        shown.show(11_000, 20_000, _buffer(4, 5, 15), -7.0)
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 2
     assert lines[1].startswith("Hopper-v5 sac: 11,000/20,000 steps · 98/s")
@@ -321,7 +326,7 @@ def test_without_a_terminal_there_is_a_line_a_minute(capfd, monkeypatch):
 def test_a_narrow_terminal_shows_every_number(columns, title, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     with Progress(visible=True, title="Hopper-v5 sac") as shown:
-        shown.show(Status(150_000, 300_000, 2923.25, 98_000, 150_000, 10_100_000))
+        shown.show(150_000, 300_000, _buffer(98_000, 150_000, 10_100_000), 2923.25)
     text = capfd.readouterr().err
     assert "98,000/150,000" in text
     assert "10.1 MB" in text

@@ -6,29 +6,19 @@ import dataclasses
 import sys
 import textwrap
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from frugalrl.training.config import CUSTOM, OF_THE_FILTER, Resolved, admission_text
 
 if TYPE_CHECKING:
+    from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.session import TrainResult
 
 _EVERY = 0.25  # seconds between two pictures
 _LINE_EVERY = 60.0  # seconds between two lines of a log
 _WIDE = 140  # columns for title, bar and all numbers
-
-
-class Status(NamedTuple):
-    """What the line shows."""
-
-    env_steps: int
-    steps: int
-    eval_reward: float | None
-    stored: int
-    offered: int
-    buffer_bytes: int
 
 
 class Progress:
@@ -77,16 +67,18 @@ class Progress:
         """Whether it is time for a new picture."""
         return self.visible and time.monotonic() >= self._next
 
-    def show(self, status: Status) -> None:
-        """Renew the line."""
+    def show(
+        self, env_steps: int, steps: int, buffer: ReplayBuffer, eval_reward: float | None = None
+    ) -> None:
+        """Renew the line, `env_steps` of `steps` being done."""
         from frugalrl.compiling import COMPILATION
 
         now = time.monotonic()
         self._next = now + (_EVERY if self._live else _LINE_EVERY)
         # Without the time for compiling, which says nothing of the steps to come.
-        self._marks = [*self._marks[-40:], (now - COMPILATION.seconds, status.env_steps)]
-        text = describe(status, self.rate())
-        self.note(text, total=status.steps, completed=status.env_steps)
+        self._marks = [*self._marks[-40:], (now - COMPILATION.seconds, env_steps)]
+        text = describe(env_steps, steps, self.rate(), buffer, eval_reward)
+        self.note(text, total=steps, completed=env_steps)
         if self.visible and not self._live:
             print(f"{self._title}: {text}", file=sys.stderr, flush=True)
 
@@ -101,16 +93,17 @@ class Progress:
         return (last - first) / (end - begin) if end > begin else None
 
 
-def describe(status: Status, rate: float | None) -> str:
-    """Put a status into words."""
-    parts = [f"{status.env_steps:,}/{status.steps:,} steps"]
+def describe(
+    env_steps: int, steps: int, rate: float | None, buffer: ReplayBuffer, eval_reward: float | None
+) -> str:
+    """Put how far a run is into words."""
+    parts = [f"{env_steps:,}/{steps:,} steps"]
     if rate:
-        parts.append(f"{rate:,.0f}/s")
-        parts.append(f"{duration((status.steps - status.env_steps) / rate)} left")
-    if status.eval_reward is not None:
-        parts.append(f"eval {status.eval_reward:,.1f}")
-    parts.append(f"stored {status.stored:,}/{status.offered:,}")
-    parts.append(f"{status.buffer_bytes / 1e6:,.1f} MB")
+        parts += [f"{rate:,.0f}/s", f"{duration((steps - env_steps) / rate)} left"]
+    if eval_reward is not None:
+        parts.append(f"eval {eval_reward:,.1f}")
+    parts.append(f"stored {buffer.stats.stored:,}/{buffer.stats.offered:,}")
+    parts.append(_megabytes(buffer.nbytes))
     return " · ".join(parts)
 
 

@@ -48,12 +48,11 @@ class TrainingLoop:
         self._steps: int = resolved.steps
         self._learning_starts: int = resolved.learning_starts
         self._gradient_steps: int = resolved.gradient_steps
-        count, shape, every = group.count, group.observation_space.shape, resolved.train_freq
+        count, shape, every = group.count, buffer.observation_space.shape, resolved.train_freq
         self._round_steps: int | None = None if every == "episode" else every * count
-        self._normalizer = Normalizer(config.normalize, shape, count, agent.settings.gamma)
-        self._n_step: NStepReturns | None = None
-        if config.n_step > 1:
-            self._n_step = NStepReturns(config.n_step, agent.settings.gamma, count)
+        n, gamma = config.n_step, agent.settings.gamma
+        self._normalizer = Normalizer(config.normalize, shape, count, gamma)
+        self._n_step = NStepReturns(n, gamma, count) if n > 1 else None
         self.env_steps = 0
         self.updates = 0
         self.episodes = 0
@@ -72,10 +71,6 @@ class TrainingLoop:
         """Reset every environment with its seed."""
         self._observations = self.group.reset(seeds)
         self._normalizer.begin(self._observations)
-
-    def act_deterministic(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Act without exploration, on observations as the environment gives them."""
-        return self.agent.act_deterministic(self._normalizer.observations(observations))
 
     def policy_state(self) -> dict[str, Any]:
         """Give what `Policy.from_state` needs, normalization included."""

@@ -93,14 +93,13 @@ class CsvFile:
     def _cut_back(self, path: Path, size: int, env_steps: int) -> None:
         """Keep the rows up to a checkpoint; of a damaged file those that can be read."""
         content = path.read_bytes() if path.is_file() else b""
-        lines = content[:size].decode(errors="replace").splitlines(keepends=True)
-        whole = bool(lines) and lines[0] == self._header and all(map(self._fits, lines[1:]))
-        if whole and len(content) >= size:
-            os.truncate(path, size)
-            return
         rows = filter(self._fits, content.decode(errors="replace").splitlines(keepends=True))
         # The first column counts steps in every file.
         good = [row for row in rows if float(row.partition(",")[0] or 0) <= env_steps]
+        text = "".join([self._header, *good])
+        if len(content) >= size and text.encode().startswith(content[:size]):
+            os.truncate(path, size)
+            return
         if content:
             aside = path.with_name(f"{path.name}.damaged")
             with replacing(aside) as temporary:
@@ -109,7 +108,7 @@ class CsvFile:
         else:
             self.problem = f"{path} is missing; of its rows"
         self.problem += f" {len(good)} could be read"
-        write_text_atomically(path, "".join([self._header, *good]))
+        write_text_atomically(path, text)
 
     def _fits(self, line: str) -> bool:
         """Whether a line is a whole row of numbers."""
@@ -195,7 +194,7 @@ class Recorder:
         self, config: TrainConfig, directory: RunDirectory | None, state: dict[str, Any] | None
     ) -> None:
         self.rows: list[Row] = []
-        self.problems: list[str] = []
+        self.warnings: list[str] = []
         self._names = columns(config.algo)
         self._files: dict[str, CsvFile] = {}
         self._write: list[Callable[[Row], None]] = []
@@ -206,7 +205,7 @@ class Recorder:
         for name, names in (("metrics", self._names), ("evaluations", EVALUATION_COLUMNS)):
             kept = None if state is None else (int(state["files"][name]), steps)
             self._files[name] = CsvFile(getattr(directory, name), names, kept)
-        self.problems = [file.problem for file in self._files.values() if file.problem]
+        self.warnings = [f"warning: {it.problem}" for it in self._files.values() if it.problem]
         self.rows = read_rows(directory.metrics)
         self._close = [file.close for file in self._files.values()]
         if config.tensorboard:

@@ -20,7 +20,7 @@ from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import save_state
 from frugalrl.training.callbacks import Callback, RunView
 from frugalrl.training.config import TrainConfig
-from frugalrl.training.console import Progress, Status, result_lines
+from frugalrl.training.console import Progress, result_lines
 from frugalrl.training.env_state import undisturbed
 from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import TrainingInterrupted
@@ -144,15 +144,16 @@ class Session:
         self._save_cost = 0.0
         self._path = None if directory is None else directory.path
 
-    def say(self, line: str) -> None:
+    def say(self, *lines: str) -> None:
         """Tell the user, and the run's log."""
-        if self._tell is not None and not self.config.quiet:
-            self._tell(line)
-        if self.directory is not None:
-            stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-            # A full disk is told of by what a run cannot do without.
-            with contextlib.suppress(OSError), appending(self.directory.log) as file:
-                file.write(f"{stamp} {line}\n")
+        for line in lines:
+            if self._tell is not None and not self.config.quiet:
+                self._tell(line)
+            if self.directory is not None:
+                stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+                # A full disk is told of by what a run cannot do without.
+                with contextlib.suppress(OSError), appending(self.directory.log) as file:
+                    file.write(f"{stamp} {line}\n")
 
     def _warn_once(self, what: str, line: str) -> None:
         if what not in self._warned_of:
@@ -178,8 +179,7 @@ class Session:
             with self._writing():
                 self._recorder = Recorder(self.config, self.directory, state)
             with contextlib.closing(self._recorder):
-                for problem in self._recorder.problems:
-                    self.say(f"warning: {problem}")
+                self.say(*self._recorder.warnings)
                 return self._train()
 
     def _make_group(self) -> EnvironmentGroup:
@@ -201,7 +201,8 @@ class Session:
         while not (loop.finished or self._guard.triggered or self._view.stop_reason):
             loop.advance(self._next_duty(), self._pause)
             if self._progress.due:
-                self._progress.show(self._status())
+                last = self._view.evaluations[-1][1] if self._view.evaluations else None
+                self._progress.show(loop.env_steps, self.config.steps or 0, loop.buffer, last)
             if not loop.in_round:
                 self._duties()
         if self._view.stop_reason:
@@ -278,7 +279,7 @@ class Session:
         self._progress.note(f"evaluating {count} episodes")
         with contextlib.closing(self.factory.make()) as environment:
             episodes = run_episodes(
-                self._loop.act_deterministic,
+                self._view.policy,
                 environment,
                 range(first_seed, first_seed + count),
                 stop=lambda: self._guard.triggered,
@@ -329,14 +330,11 @@ class Session:
             },
             "config": self.config.to_dict(),
             "files": sizes,
-            "times": self._times(),
-        }
-
-    def _times(self) -> dict[str, Any]:
-        return {
-            "train_seconds": self._loop.train_seconds,
-            "wall_seconds": time.perf_counter() - self._started,
-            "peak_memory_bytes": max(self._peak_before, peak_memory()),
+            "times": {
+                "train_seconds": self._loop.train_seconds,
+                "wall_seconds": time.perf_counter() - self._started,
+                "peak_memory_bytes": max(self._peak_before, peak_memory()),
+            },
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -352,17 +350,16 @@ class Session:
         self._saved_at = loop.env_steps
 
     def _finish(self, final: Episodes | None) -> TrainResult:
-        loop = self._loop
+        loop, state = self._loop, self._state()
         # Without the environments, whose state is written down in several ways (what they did is
         # in the buffer and in the last observations), and without what only logging depends on.
-        state = loop.state_dict()
-        del state["environments"], state["log"]
-        policy = loop.policy_state()
+        trained = dict(state["loop"])
+        del trained["environments"], trained["log"]
         result = TrainResult(
             config=self.config,
             directory=self._path,
             agent=loop.agent,
-            policy=Policy.from_state(policy),
+            policy=Policy.from_state(state["policy"]),
             buffer=loop.buffer,
             final=final,
             evaluations=self._view.evaluations,
@@ -370,30 +367,22 @@ class Session:
             env_steps=loop.env_steps,
             updates=loop.updates,
             episodes=loop.episodes,
-            fingerprint=fingerprint(state),
-            **self._times(),
+            fingerprint=fingerprint(trained),
+            **state["times"],
         )
         if (directory := self.directory) is not None:
             with self._writing():
-                save_policy(directory.policy, policy)
+                save_policy(directory.policy, state["policy"])
                 if self.config.save_buffer:
                     loop.buffer.save(directory.buffer)
                     # With the buffer, all that is needed to prolong the run.
-                    state = self._state()
                     del state["loop"]["buffer"]
                     save_state(directory.state, state, kind=KIND, version=VERSION)
                 # Last, because it says that the run is finished.
                 write_json(directory.final, result.to_dict())
             directory.checkpoints.clear()
-        for line in result_lines(result):
-            self.say(line)
+        self.say(*result_lines(result))
         return result
-
-    def _status(self) -> Status:
-        buffer = self._loop.buffer
-        steps = (self._loop.env_steps, self.config.steps or 0)
-        last = self._view.evaluations[-1][1] if self._view.evaluations else None
-        return Status(*steps, last, buffer.stats.stored, buffer.stats.offered, buffer.nbytes)
 
 
 def fingerprint(state: Mapping[str, Any]) -> str:

@@ -114,7 +114,6 @@ class AsyncGroup:
     ) -> None:
         self.count = count
         self._timeout = timeout
-        self.observation_space, self.action_space = factory.spaces()
         self.processes: list[Any] = []
         self._pipes: list[Connection] = []
         self._stacks: list[Connection] = []
