@@ -25,6 +25,7 @@ from frugalrl.training import env_state
 from frugalrl.training.callbacks import Callback
 from frugalrl.training.config import (
     CUSTOM,
+    Resolved,
     TrainConfig,
     agent_settings,
     environment_text,
@@ -32,7 +33,7 @@ from frugalrl.training.config import (
     resolve,
 )
 from frugalrl.training.console import configuration_lines
-from frugalrl.training.environments import make_factory
+from frugalrl.training.environments import EnvironmentFactory, make_factory
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.evaluation import load_policy
 from frugalrl.training.process import limit_threads
@@ -84,11 +85,8 @@ def train(
         TrainingInterrupted: SIGINT or SIGTERM arrived; what can be resumed was saved.
         TrainingError: the run had to stop.
     """
-    factory = make_factory(config)
-    resolved = resolve(config)
+    factory, spaces, resolved = _checked(config)
     config = resolved.config
-    limit_threads(config.threads)
-    spaces = factory.spaces()
     seeds = Seeds.draw(config.seed, config.envs)
     directory = None if config.out is None else RunDirectory(config.out)
     if directory is not None:
@@ -111,8 +109,7 @@ def train(
             directory.create(config, {"environment_state": method, **about})
             begun_with = [*configuration_lines(resolved), *begun_with]
         session = make_session(config, factory, method, directory, progress, say, callbacks)
-        for line in begun_with:
-            session.say(line)
+        session.say(*begun_with)
         return session.run(agent, buffer, seeds.environments)
 
 
@@ -153,29 +150,25 @@ def resume(
                 "this run's steps were taken by actors: resume it with `frugalrl train --resume` "
                 "or frugalrl.distributed.training.resume"
             )
-        config = dataclasses.replace(config, out=directory.path)
         if directory.finished and steps is None:
             raise RunDirectoryError(
                 f"{str(directory.path)!r} is finished: nothing to resume; steps (--steps) above "
                 f"{config.steps} prolongs it"
             )
         config = _with_objects(config, admission, env)
-        found = _last_state(directory)
+        found, taken = _last_state(directory), 0
         if found is not None:
             _check_same_run(config, found.state["config"], directory)
-        taken = 0 if found is None else int(found.state["loop"]["counters"]["env_steps"])
-        if steps is not None:
-            if steps <= taken:
-                raise ConfigError(
-                    f"steps={steps} must be above the {taken} that the run has taken already"
-                )
-            config = dataclasses.replace(config, steps=steps)
+            taken = found.state["loop"]["counters"]["env_steps"]
+        if steps is not None and steps <= taken:
+            raise ConfigError(
+                f"steps={steps} must be above the {taken} that the run has taken already"
+            )
+        changes: dict[str, Any] = {"out": directory.path, "steps": steps or config.steps}
         if config.buffer_bytes is not None:  # which stands for a size, and a resolved one has both
-            config = dataclasses.replace(config, buffer_size=None)
-        config = resolve(config).config
-        limit_threads(config.threads)
-        factory = make_factory(config)
-        spaces = factory.spaces()
+            changes["buffer_size"] = None
+        factory, spaces, resolved = _checked(dataclasses.replace(config, **changes))
+        config = resolved.config
         directory.checkpoints.folder.mkdir(exist_ok=True)
         if directory.final.is_file():
             if found is not None:
@@ -186,21 +179,28 @@ def resume(
             write_json(directory.config, {**content, "config": config.to_dict()})
         seeds = Seeds.draw(config.seed, config.envs)
         agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
-        method = content["environment_state"]
-        make = make_session or Session
-        session = make(config, factory, method, directory, progress, say, callbacks)
         if found is None:
-            session.say("no checkpoint was written yet: starting from the beginning")
+            begun_with = ["no checkpoint was written yet: starting from the beginning"]
             buffer = make_buffer(config, spaces, seeds)
-            for line in start_from(config, agent, buffer):
-                session.say(line)
-            return session.run(agent, buffer, seeds.environments)
-        for warning in found.warnings:
-            session.say(f"warning: skipped a checkpoint that cannot be read: {warning}")
-        session.say(f"resuming from {found.path.name}")
-        custom = type(config.admission) if admission else None
-        buffer = ReplayBuffer.from_state_dict(found.state["loop"]["buffer"], custom)
-        return session.run(agent, buffer, [], found.state)
+            begun_with += start_from(config, agent, buffer)
+        else:
+            skipped = "warning: skipped a checkpoint that cannot be read: "
+            begun_with = [skipped + warning for warning in found.warnings]
+            begun_with.append(f"resuming from {found.path.name}")
+            custom = type(config.admission) if admission else None
+            buffer = ReplayBuffer.from_state_dict(found.state["loop"]["buffer"], custom)
+        method, make = content["environment_state"], make_session or Session
+        session = make(config, factory, method, directory, progress, say, callbacks)
+        session.say(*begun_with)
+        return session.run(agent, buffer, seeds.environments, found and found.state)
+
+
+def _checked(config: TrainConfig) -> tuple[EnvironmentFactory, tuple[Box, Box], Resolved]:
+    """Find the environment, make sure that an agent can learn in it, and complete the settings."""
+    factory = make_factory(config)
+    resolved = resolve(config)
+    limit_threads(resolved.config.threads)
+    return factory, factory.spaces(), resolved
 
 
 # Settings that may differ from those a run was begun with: they leave no trace in training.
@@ -264,10 +264,8 @@ def _with_objects(config: TrainConfig, admission: Any, env: Any) -> TrainConfig:
     return dataclasses.replace(config, env=env) if own else config
 
 
-def make_buffer(config: TrainConfig, spaces: tuple[Box, Box], seeds: Seeds) -> ReplayBuffer:
-    """Make the buffer that a configuration asks for."""
-    assert config.steps is not None
-    assert config.batch_size is not None
+def make_buffer(config: Any, spaces: tuple[Box, Box], seeds: Seeds) -> ReplayBuffer:
+    """Make the buffer that a resolved configuration asks for."""
     per = config.sampler == "prioritized"
     sampler: Any = Prioritized(anneal_steps=config.steps) if per else config.sampler
     admission = make_admission(config, seeds.admission)
