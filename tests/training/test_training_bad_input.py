@@ -216,6 +216,30 @@ def test_too_many_nans_stop_the_run_with_the_step(fault, tiny):
         train(tiny(env="FrugalFaulty-v0", env_kwargs=kwargs, eval_every=0))
 
 
+@pytest.mark.filterwarnings("ignore:refused")
+def test_an_agent_does_not_act_on_what_a_reset_gave_that_is_not_finite(tiny, monkeypatch):
+    from training_worlds import Point
+
+    from frugalrl.agents.agent import Agent
+
+    act, reset, finite = Agent.act, Point.reset, []
+
+    def look(self, observations):
+        finite.append(np.isfinite(observations).all())
+        return act(self, observations)
+
+    def break_down(self, **how):
+        observation, info = reset(self, **how)
+        return observation * (np.nan if 100 <= self.steps < 130 else 1.0), info
+
+    monkeypatch.setattr(Agent, "act", look)
+    monkeypatch.setattr(Point, "reset", break_down)
+    result = train(tiny(eval_every=0, final_episodes=0))
+    assert result.buffer.stats.rejected_nonfinite > 0
+    assert len(finite) == 180
+    assert all(finite)
+
+
 @pytest.mark.filterwarnings("ignore:refused", "ignore:invalid value", "ignore:overflow")
 def test_an_agent_that_diverges_is_named_as_the_cause(tiny, monkeypatch):
     from frugalrl.agents.agent import Agent
