@@ -120,7 +120,7 @@ def test_a_copied_suite_has_a_directory_of_its_own(
 ) -> None:
     asked: list[Path] = []
     monkeypatch.setattr(
-        "frugalrl.bench.command.execute", lambda suite, out, **_: asked.append(out) or 0
+        "frugalrl.commands.grids.run_grid", lambda _, suite, out, *__, **___: asked.append(out) or 0
     )
     assert main(["bench", "ablation", "--print"]) == 0
     mine = tmp_path / "mine.toml"

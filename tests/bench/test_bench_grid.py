@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from bench_made_up import made_up_suite
 
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import (
-    Grid,
     Job,
     View,
+    open_grid,
     open_view,
+    run_jobs,
     start_process,
     steps_done,
     summary_line,
@@ -45,13 +49,24 @@ class Lines:
         self.lines.append(line)
 
 
-def make_grid(root: Path, *methods: str, seeds: int = 1, jobs: int = 2, steps: int = 2_000) -> Grid:
+def start(job: Job) -> subprocess.Popen[bytes]:
+    return start_process(job.directory, job.place, worker=FAKE)
+
+
+def opened(
+    root: Path, *methods: str, seeds: int = 1, steps: int = 2_000
+) -> AbstractContextManager[list[Job]]:
     suite = made_up_suite(methods=methods, seeds=seeds)
     suite = replace(suite, tasks=tuple(replace(task, steps=steps) for task in suite.tasks))
-    start = lambda job: start_process(job.directory, job.place, worker=FAKE)  # noqa: E731
-    grid = Grid(root, expand(suite), start, jobs=jobs)
-    grid.prepare({"suite": "test"})
-    return grid
+    return open_grid(root, expand(suite), {"suite": "test"})
+
+
+def run_grid(root: Path, *methods: str, seeds: int = 1, most: int = 2) -> tuple[list[Job], Lines]:
+    """Do what is missing; gives the jobs as they then stand, and what was told."""
+    view: Any = Lines()
+    with opened(root, *methods, seeds=seeds) as jobs:
+        assert run_jobs(jobs, start, view, most) is None
+    return jobs, view
 
 
 def order(root: Path) -> list[str]:
@@ -67,20 +82,17 @@ def done(root: Path, method: str, seed: int = 0) -> dict[str, object]:
 
 def test_controls_wait_for_what_they_match_and_take_its_numbers(tmp_path: Path) -> None:
     names = ("small", "random-slot", "random-drop", "fac", "fac-paper")
-    grid = make_grid(tmp_path / "r", *names)
-    assert grid.run(Lines()) is None
-    assert [job.state for job in grid.jobs] == ["done"] * 5
+    jobs, _ = run_grid(tmp_path / "r", *names)
+    assert [job.state for job in jobs] == ["done"] * 5
     assert set(order(tmp_path / "r")[:2]) == {"fac 0", "fac-paper 0"}
-    derived = {job.run.method: job.derived for job in grid.jobs}
-    assert derived["small"] == {"buffer_size": 250}
-    assert derived["random-slot"] == {"sizes": [[1000, 200], [2000, 250]]}
-    stored = read_json(tmp_path / "r/runs/Pendulum-v1/sac/random-drop/seed-0/run.json")
-    assert stored is not None
-    assert stored["derived"] == derived["random-slot"]
+    stored = {job.run.method: read_json(job.directory / "run.json") or {} for job in jobs}
+    assert stored["small"]["derived"] == {"buffer_size": 250}
+    for name in ("random-slot", "random-drop"):
+        assert stored[name]["derived"] == {"sizes": [[1000, 200], [2000, 250]]}
 
 
 def test_runs_have_one_thread_and_a_core(tmp_path: Path) -> None:
-    make_grid(tmp_path / "r", "baseline").run(Lines())
+    run_grid(tmp_path / "r", "baseline")
     found = done(tmp_path / "r", "baseline")
     assert found["threads"] == "1"
     if hasattr(os, "sched_getaffinity"):
@@ -88,10 +100,8 @@ def test_runs_have_one_thread_and_a_core(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> None:
-    view = Lines()
-    grid = make_grid(tmp_path / "r", "laber", "per", "baseline", "fac", jobs=1)
-    grid.run(view)
-    states = {job.run.method: job.state for job in grid.jobs}
+    jobs, view = run_grid(tmp_path / "r", "laber", "per", "baseline", "fac", most=1)
+    states = {job.run.method: job.state for job in jobs}
     assert states == {"laber": "failed", "per": "failed", "baseline": "done", "fac": "done"}
     told = "\n".join(view.lines)
     assert "ValueError: no torque" in told
@@ -103,41 +113,40 @@ def test_a_failed_run_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> N
 
 
 def test_controls_of_a_failed_run_are_blocked(tmp_path: Path) -> None:
-    view = Lines()
-    grid = make_grid(tmp_path / "r", "fac", "small")
-    fac = grid.jobs[0]
-    fac.run = replace(fac.run, method="laber")  # the stand-in fails
-    grid.run(view)
-    assert [job.state for job in grid.jobs] == ["failed", "blocked"]
+    view: Any = Lines()
+    with opened(tmp_path / "r", "fac", "small") as jobs:
+        fac = jobs[0]
+        fac.run = replace(fac.run, method="laber")  # the stand-in fails
+        run_jobs(jobs, start, view)
+    assert [job.state for job in jobs] == ["failed", "blocked"]
     assert any("blocked" in line for line in view.lines)
 
 
 def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
     root = tmp_path / "r"
-    make_grid(root, "baseline", "fac", seeds=2).run(Lines())
+    run_grid(root, "baseline", "fac", seeds=2)
     assert len(order(root)) == 4
     (root / "runs/Pendulum-v1/sac/fac/seed-1/done.json").unlink()
-    view = Lines()
-    grid = make_grid(root, "baseline", "fac", seeds=2)
-    assert [job.state for job in grid.jobs].count("done") == 3
-    grid.run(view)
+    with opened(root, "baseline", "fac", seeds=2) as jobs:
+        assert [job.state for job in jobs].count("done") == 3
+    _, view = run_grid(root, "baseline", "fac", seeds=2)
     assert order(root)[4:] == ["fac 1"]
     assert view.lines[0].startswith("resumed")
 
 
 def test_a_failed_run_is_tried_again(tmp_path: Path) -> None:
     root = tmp_path / "r"
-    make_grid(root, "laber").run(Lines())
-    grid = make_grid(root, "laber")
-    assert grid.jobs[0].state == "waiting"
-    grid.run(Lines())
+    run_grid(root, "laber")
+    with opened(root, "laber") as jobs:
+        assert jobs[0].state == "waiting"
+    run_grid(root, "laber")
     assert order(root) == ["laber 0", "laber 0"]
 
 
 def test_more_seeds_and_methods_add_to_a_directory(tmp_path: Path) -> None:
     root = tmp_path / "r"
-    make_grid(root, "baseline", seeds=1).run(Lines())
-    make_grid(root, "fac", seeds=2).run(Lines())
+    run_grid(root, "baseline", seeds=1)
+    run_grid(root, "fac", seeds=2)
     assert {(r.run.method, r.run.seed) for r in read_results(root).runs} == {
         ("baseline", 0),
         ("fac", 0),
@@ -146,46 +155,55 @@ def test_more_seeds_and_methods_add_to_a_directory(tmp_path: Path) -> None:
 
 
 def test_a_changed_configuration_is_refused(tmp_path: Path) -> None:
-    make_grid(tmp_path / "r", "baseline").run(Lines())
-    with pytest.raises(BenchError, match=r"other settings: .* steps was 2000, is 3000"):
-        make_grid(tmp_path / "r", "baseline", steps=3_000)
+    run_grid(tmp_path / "r", "baseline")
+    with (
+        pytest.raises(BenchError, match=r"other settings: .* steps was 2000, is 3000"),
+        opened(tmp_path / "r", "baseline", steps=3_000),
+    ):
+        pass
     assert done(tmp_path / "r", "baseline")["reward"] == 1.0
 
 
-def test_directories_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("letters", "not empty and holds no grid"),
+        ("file", "is a file"),
+        ("file/below", "cannot be filled: Not a directory"),
+    ],
+)
+def test_directories_that_hold_something_else_are_refused(
+    out: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mine.txt").write_text("dear", "utf-8")
-    with pytest.raises(BenchError, match="not empty and holds no grid"):
-        make_grid(tmp_path / "letters", "baseline")
     (tmp_path / "file").write_text("", "utf-8")
-    with pytest.raises(BenchError, match="is a file"):
-        make_grid(tmp_path / "file", "baseline")
-    with pytest.raises(BenchError, match="cannot be created"):
-        make_grid(tmp_path / "file" / "below", "baseline")
-    with pytest.raises(BenchError, match="jobs=0"):
-        make_grid(tmp_path / "r", "baseline", jobs=0)
+    with pytest.raises(BenchError, match=message), opened(tmp_path / out, "baseline"):
+        pass
 
 
 def test_a_grid_killed_at_its_very_beginning_can_begin_again(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
     (tmp_path / ".grid.json.123").touch()
-    make_grid(tmp_path, "baseline").run(Lines())
+    run_grid(tmp_path, "baseline")
     assert done(tmp_path, "baseline")["reward"] == 1.0
 
 
 def test_a_second_grid_is_kept_out(tmp_path: Path) -> None:
-    first = make_grid(tmp_path / "r", "baseline")
-    before = (tmp_path / "r" / "grid.json").read_text("utf-8")
-    with pytest.raises(BenchError, match=rf"is in use by process {os.getpid()}"):
-        make_grid(tmp_path / "r", "fac")
-    assert (tmp_path / "r" / "grid.json").read_text("utf-8") == before
-    first.close()
-    make_grid(tmp_path / "r", "fac").close()
+    with opened(tmp_path / "r", "baseline"):
+        before = (tmp_path / "r" / "grid.json").read_text("utf-8")
+        with (
+            pytest.raises(BenchError, match=rf"is in use by process {os.getpid()}"),
+            opened(tmp_path / "r", "fac"),
+        ):
+            pass
+        assert (tmp_path / "r" / "grid.json").read_text("utf-8") == before
+    with opened(tmp_path / "r", "fac"):
+        pass
 
 
 def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:
-    root = tmp_path / "r"
-    grid = make_grid(root, "fac+laber", "baseline", jobs=1)
+    root, view = tmp_path / "r", Lines()
 
     def interrupt() -> None:
         asleep = root / "runs/Pendulum-v1/sac/fac+laber/seed-0/asleep"
@@ -195,18 +213,19 @@ def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    stopped = grid.run(Lines())
+    with opened(root, "fac+laber", "baseline") as jobs:
+        stopped = run_jobs(jobs, start, cast("Any", view))
     thread.join()
     assert stopped == signal.SIGTERM
-    assert [job.state for job in grid.jobs] == ["waiting", "waiting"]
+    assert [job.state for job in jobs] == ["waiting", "waiting"]
+    assert view.lines == ["started  Pendulum-v1 sac fac+laber seed 0"]
     assert order(root) == ["fac+laber 0"]
     assert read_results(root).problems[0].state == "unfinished"
 
 
 def test_time_left_follows_the_speed_so_far(tmp_path: Path) -> None:
-    grid = make_grid(tmp_path / "r", "baseline", seeds=4)
-    jobs = grid.jobs
-    assert time_left(jobs) is None
+    with opened(tmp_path / "r", "baseline", seeds=4) as jobs:
+        assert time_left(jobs) is None
     jobs[0].state, jobs[0].seconds = "done", 100.0
     assert time_left(jobs) == pytest.approx(300.0)
     assert summary_line(jobs) == "1 of 4 runs done, about 5m00s left"
@@ -227,15 +246,15 @@ def test_the_table_of_a_terminal(tmp_path: Path) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    grid = make_grid(tmp_path / "r", "baseline", seeds=2)
-    job = grid.jobs[0]
+    with opened(tmp_path / "r", "baseline", seeds=2) as jobs:
+        job = jobs[0]
     job.state, job.started = "running", time.monotonic() - 10
     job.metrics_file.parent.mkdir(parents=True)
     job.metrics_file.write_text("env_steps,loss\n1000,0.5\n", "utf-8")
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     with Live(console=console, auto_refresh=False) as screen:
         table = View(screen)
-        table.update(grid.jobs)
+        table.update(jobs)
         table.tell("a line")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "1,000 / 2,000" in shown
@@ -244,9 +263,8 @@ def test_the_table_of_a_terminal(tmp_path: Path) -> None:
 
 
 def test_the_plain_view_prints_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    grid = make_grid(tmp_path / "r", "baseline")
-    with open_view(grid.jobs) as view:
-        grid.run(view)
+    with opened(tmp_path / "r", "baseline") as jobs, open_view(jobs) as view:
+        run_jobs(jobs, start, view)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 runs, 0 done before"
     assert lines[1].startswith("started")

@@ -16,7 +16,6 @@ import pytest
 from bench_made_up import made_up_suite
 
 from frugalrl.bench.aggregate import MethodSummary, Summary, summarize
-from frugalrl.bench.command import result_lines
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report import tables
 from frugalrl.bench.report.figure import Bars, Figure, Line, render, tick_label, told_apart
@@ -26,6 +25,7 @@ from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.report.write import write_report
 from frugalrl.bench.results import read_results
 from frugalrl.bench.suites import Task
+from frugalrl.commands.grids import result_lines
 from frugalrl.files import read_json, write_json
 from frugalrl.training.errors import StorageError
 

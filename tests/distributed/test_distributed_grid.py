@@ -18,12 +18,13 @@ from types import SimpleNamespace
 import distributed_worlds  # noqa: F401
 import pytest
 
-from frugalrl.bench.command import execute
-from frugalrl.bench.grid import Grid, Job, Start
+from frugalrl.bench.grid import Job, Start, open_grid, run_jobs
 from frugalrl.bench.runs import Run, expand
 from frugalrl.bench.suites import comparison, with_settings
 from frugalrl.bench.worker import train_config
 from frugalrl.cli import main
+from frugalrl.commands.arguments import GridOptions
+from frugalrl.commands.grids import run_grid
 from frugalrl.distributed import grid as ray_grid
 from frugalrl.distributed.cluster import versions
 from frugalrl.distributed.grid import WorkerKilledError, bring_to_end, ray_tasks
@@ -75,13 +76,12 @@ class Watch:
         self.lines.append(line)
 
 
-def run_grid(
+def run_all(
     root: Path, runs: Sequence[Run], start: Start, view: Watch | None = None
-) -> tuple[Grid, int | None]:
-    """Do what is missing; gives the grid as it then stands, and the signal that stopped it."""
-    grid = Grid(root, runs, start)
-    grid.prepare({})
-    return grid, grid.run(view or Watch(lambda: False, lambda: None))
+) -> tuple[list[Job], int | None]:
+    """Do what is missing; gives the jobs as they then stand, and the signal that stopped them."""
+    with open_grid(root, runs, {}) as jobs:
+        return jobs, run_jobs(jobs, start, view or Watch(lambda: False, lambda: None))
 
 
 def never_started(*_: object):
@@ -113,8 +113,9 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     suite = make_suite("fac", "small")
     here, there = tmp_path / "here", tmp_path / "there"
     storage = tmp_path / "storage"
-    assert execute(suite, here, jobs=2) == 0
-    assert execute(suite, there, backend=ray_tasks(there, storage=storage.as_uri())) == 0
+    assert run_grid(GridOptions(jobs=2), suite, here, []) == 0
+    on_ray = GridOptions(backend="ray", storage=storage.as_uri())
+    assert run_grid(on_ray, suite, there, []) == 0
     assert files(here) == files(there)
     assert files(storage) == {name for name in files(there) if name.startswith(("runs/", "grid"))}
     for method in ("fac", "small"):
@@ -129,8 +130,8 @@ def test_a_grid_on_ray_is_the_grid_of_this_machine(cluster, tmp_path):
     # Another driver, elsewhere, finds all done.
     elsewhere = tmp_path / "elsewhere"
     with ray_tasks(elsewhere, storage=str(storage)):
-        grid, _ = run_grid(elsewhere, expand(suite), never_started)
-    assert [job.state for job in grid.jobs] == ["done", "done"]
+        jobs, _ = run_all(elsewhere, expand(suite), never_started)
+    assert [job.state for job in jobs] == ["done", "done"]
     assert files(elsewhere) == files(storage)
 
 
@@ -172,14 +173,14 @@ def test_a_run_whose_worker_or_node_dies_goes_on(cluster, tmp_path, dies):
     watch = Watch(lambda: bool(checkpoints(out)), kill)
     try:
         with ray_tasks(out) as start:
-            grid, stopped = run_grid(out, [run], start, watch)
+            jobs, stopped = run_all(out, [run], start, watch)
     finally:
         if len(cluster.worker_nodes) > 1:
             cluster.remove_node(next(iter(cluster.worker_nodes)))
     assert watch.acted
     assert stopped is None
-    assert [job.state for job in grid.jobs] == ["done"]
-    done = grid.jobs[0].directory
+    assert [job.state for job in jobs] == ["done"]
+    done = jobs[0].directory
     assert "resuming from step-" in (done / "run/run.log").read_text()
     assert not list(done.glob("run/checkpoints/*"))
     assert not (done / "owner").exists()
@@ -192,18 +193,18 @@ def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
     (run,) = expand(make_suite("baseline", extra=[held(go)]))
     stop = Watch(lambda: bool(checkpoints(out)), lambda: os.kill(os.getpid(), signal.SIGINT))
     with ray_tasks(out) as start:
-        grid, stopped = run_grid(out, [run], start, stop)
+        jobs, stopped = run_all(out, [run], start, stop)
         assert stopped == signal.SIGINT
-        assert [job.state for job in grid.jobs] == ["waiting"]
+        assert [job.state for job in jobs] == ["waiting"]
         # Saved at the step where it was stopped, which is no multiple of what was asked for.
         assert int(checkpoints(out)[-1].stem.partition("-")[2]) % 100
         go.touch()
         never = Watch(lambda: False, lambda: None)
-        grid, stopped = run_grid(out, [run], start, never)
+        jobs, stopped = run_all(out, [run], start, never)
         assert stopped is None
-        assert [job.state for job in grid.jobs] == ["done"]
+        assert [job.state for job in jobs] == ["done"]
     assert any(line.startswith("resumed") for line in never.lines)
-    log = (grid.jobs[0].directory / "run/run.log").read_text()
+    log = (jobs[0].directory / "run/run.log").read_text()
     assert log.count("resuming from step-") == 1
 
 
@@ -238,8 +239,8 @@ def test_a_killed_driver_is_started_again_and_does_what_is_missing(cluster, tmp_
     before = times_of(second)
     with ray_tasks(out):
         runs = expand(with_settings(comparison(ENV, "sac", 300, ("fac", "small")), settings))
-        grid, _ = run_grid(out, runs, never_started)
-    assert [job.state for job in grid.jobs] == ["done", "done"]
+        jobs, _ = run_all(out, runs, never_started)
+    assert [job.state for job in jobs] == ["done", "done"]
     assert times_of(second) == before
 
 
@@ -252,11 +253,11 @@ def test_a_run_that_fails_says_why(cluster, tmp_path):
     suite = with_settings(comparison(BROKEN, "sac", 200, ("baseline",)), SETTINGS)
     out = tmp_path / "out"
     with ray_tasks(out, storage=str(tmp_path / "storage")) as start:
-        grid, stopped = run_grid(out, expand(suite), start)
+        jobs, stopped = run_all(out, expand(suite), start)
     assert stopped is None
-    assert [job.state for job in grid.jobs] == ["failed"]
-    assert "the wheels came off" in grid.jobs[0].detail
-    assert "the wheels came off" in (grid.jobs[0].directory / "output.log").read_text()
+    assert [job.state for job in jobs] == ["failed"]
+    for name in ("error.txt", "output.log"):
+        assert "the wheels came off" in (jobs[0].directory / name).read_text()
 
 
 def begin_in(storage: Storage, run) -> None:

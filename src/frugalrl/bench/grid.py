@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -70,13 +70,11 @@ class Job:
     """`waiting`, `running`, `done`, `failed` or `blocked` (the run that it needs failed)."""
     source: Job | None = None
     """The job of the run that a control takes its number from: same task, same seed."""
-    detail: str = ""
     process: Process | None = None
     place: int = 0
     """Counts the runs at a time."""
     started: float = 0.0
     seconds: float = 0.0
-    derived: dict[str, Any] = field(default_factory=dict)
     told_to_stop: bool = False
 
     @property
@@ -89,6 +87,63 @@ class Job:
         """Whether the run can be started."""
         matched = self.source is not None and self.source.state == "done"
         return self.state == "waiting" and (self.run.needs is None or matched)
+
+    def look(self) -> None:
+        """See whether the run is done; refuse one that was begun with other settings."""
+        values = read_json(self.directory / RUN_FILE)
+        stored = Run.from_json(values) if values is not None else self.run
+        if stored.fingerprint != self.run.fingerprint:
+            raise BenchError(
+                f"{self.directory} was made with other settings: "
+                f"{describe_change(stored, self.run)}. Choose another --out, or ask for the same "
+                "settings to go on"
+            )
+        done = read_done(self.directory, self.run)
+        if done is not None:
+            self.state = "done"
+            self.seconds = float(done.get("wall_seconds") or 0.0)
+
+    def begin(self, start: Start, place: int) -> str:
+        """Start the run, or go on with it; gives a line that says so."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / ERROR_FILE).unlink(missing_ok=True)
+        about = {"fingerprint": self.run.fingerprint, "derived": self._derived()}
+        write_json(self.directory / RUN_FILE, {**self.run.to_json(), **about})
+        how = "resumed" if (self.directory / RUN_DIRECTORY).is_dir() else "started"
+        self.place = place
+        self.process = start(self)
+        self.state, self.started = "running", time.monotonic()
+        return f"{how}  {self.run.name}"
+
+    def _derived(self) -> dict[str, Any]:
+        """Take from another run what a control needs."""
+        if self.run.needs is None or self.source is None:
+            return {}
+        if self.run.needs == "size":
+            done = read_done(self.source.directory, self.source.run)
+            assert done is not None
+            return {"buffer_size": done["size"]}
+        table = read_columns(self.source.metrics_file)
+        rows = np.stack([table["env_steps"], table["buffer_size"]], axis=1).astype(int)
+        # A few hundred sizes say as much as thousands, and are written into every control's file.
+        chosen = np.unique(np.linspace(0, len(rows) - 1, _MOST_SIZES).round().astype(int))
+        return {"sizes": rows[chosen].tolist()}
+
+    def end(self, code: int, *, stopped: bool) -> str:
+        """See how the process has ended; gives a line that says so, empty if it was stopped."""
+        self.process = None
+        self.seconds = time.monotonic() - self.started
+        done = read_done(self.directory, self.run)
+        if code == 0 and done is not None:
+            self.state = "done"
+            reward = done.get("reward")
+            told = f"{reward:,.2f}" if isinstance(reward, (int, float)) else "not measured"
+            return f"done     {self.run.name}: reward {told} in {self.seconds:,.0f} s"
+        if stopped:
+            self.state = "waiting"
+            return ""
+        self.state = "failed"
+        return f"FAILED   {self.run.name}\n{_failure(self.directory, code)}"
 
     def stop(self) -> None:
         """Ask the run to save and stop, once: a second signal would end it at once."""
@@ -136,161 +191,85 @@ def start_process(
         )
 
 
-class Grid:
-    """A results directory, new or of the same grid, and the jobs that fill it, some at a time."""
+@contextlib.contextmanager
+def open_grid(root: Path, runs: Sequence[Run], about: Mapping[str, Any]) -> Iterator[list[Job]]:
+    """Keep others out of a results directory, new or of the same grid; gives its runs' jobs.
 
-    def __init__(
-        self, root: str | Path, runs: Sequence[Run], start: Start, *, jobs: int = 1
-    ) -> None:
-        if jobs < 1:
-            raise BenchError(f"jobs={jobs} must be at least 1")
-        self.root = Path(root)
-        self.jobs = [Job(run, run.directory(self.root)) for run in runs]
-        named = {(job.run.task, job.run.seed, job.run.method): job for job in self.jobs}
-        for job in self.jobs:
-            job.source = named.get((job.run.task, job.run.seed, job.run.source))
-        self._limit = jobs
-        self._start_run = start
-        self._lock = DirectoryLock(self.root)
-        self._guard = InterruptGuard()
+    Raises:
+        BenchError: The directory holds something else, runs with other settings, or a grid
+            that is still running.
+    """
+    where = f"out={str(root)!r}"
+    if root.is_file():
+        raise BenchError(f"{where} is a file; choose a directory")
+    # A grid killed at its very beginning may have left hidden files.
+    if any(root.glob("[!.]*")) and read_json(root / GRID_FILE) is None:
+        raise BenchError(f"{where} is not empty and holds no grid of runs; choose another")
+    lock = DirectoryLock(root)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise BenchError(f"{where} cannot be filled: {error.strerror or error}") from None
+    try:
+        jobs = [Job(run, run.directory(root)) for run in runs]
+        named = {(*job.run.task, job.run.seed, job.run.method): job for job in jobs}
+        for job in jobs:
+            job.source = named.get((*job.run.task, job.run.seed, job.run.source))
+            job.look()
+        old = listed_runs(read_json(root / GRID_FILE) or {})
+        listed = {run.path: run.to_json() for run in (*old, *runs)}
+        write_json(root / GRID_FILE, {**about, "runs": list(listed.values())})
+        yield jobs
+    finally:
+        lock.release()
 
-    def prepare(self, about: Mapping[str, Any]) -> None:
-        """Check that the directory fits, write down what will be run, and see what is done.
 
-        Raises:
-            BenchError: The directory holds something else, runs with other settings, or a grid
-                that is still running.
-        """
-        where = f"out={str(self.root)!r}"
-        if self.root.is_file():
-            raise BenchError(f"{where} is a file; choose a directory")
-        # A grid killed at its very beginning may have left hidden files.
-        if any(self.root.glob("[!.]*")) and read_json(self.root / GRID_FILE) is None:
-            raise BenchError(f"{where} is not empty and holds no grid of runs; choose another")
+def run_jobs(jobs: Sequence[Job], start: Start, view: View, most: int = 1) -> int | None:
+    """Do all jobs that are not done, so many at a time at most.
+
+    Returns:
+        None, or the number of the signal that stopped the grid; what ran was saved.
+    """
+    # A second signal ends this process at once, and with it those that it has started.
+    with InterruptGuard() as guard:
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BenchError(f"{where} cannot be created: {error.strerror}") from None
-        try:
-            # Keeps a second grid out; the system lets go when this process ends.
-            self._lock.acquire()
-        except OSError as error:
-            raise BenchError(f"{where} cannot be filled: {error}") from None
-        try:
-            for job in self.jobs:
-                self._look_at(job)
-            old = listed_runs(read_json(self.root / GRID_FILE) or {})
-            listed = {run.path: run.to_json() for run in (*old, *(job.run for job in self.jobs))}
-            write_json(self.root / GRID_FILE, {**about, "runs": list(listed.values())})
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Let others use the directory."""
-        self._lock.release()
-
-    def _look_at(self, job: Job) -> None:
-        """See whether a job is done; refuse one that was begun with other settings."""
-        values = read_json(job.directory / RUN_FILE)
-        stored = Run.from_json(values) if values is not None else job.run
-        if stored.fingerprint != job.run.fingerprint:
-            raise BenchError(
-                f"{self.root} was made with other settings: {job.run.name}: "
-                f"{describe_change(stored, job.run)}. Choose another --out, or "
-                "ask for the same settings to go on"
-            )
-        done = read_done(job.directory, job.run)
-        if done is not None:
-            job.state = "done"
-            job.seconds = float(done.get("wall_seconds") or 0.0)
-
-    def run(self, view: View) -> int | None:
-        """Run everything that is missing; `prepare` comes first.
-
-        Returns:
-            None, or the number of the signal that stopped the grid; what ran was saved.
-        """
-        # A second signal ends this process at once, and with it those that it has started.
-        with contextlib.closing(self), self._guard:
-            try:
-                self._run_all(view)
-            finally:
-                # No process is left behind when something unforeseen ends the grid.
-                for job in self.jobs:
-                    job.stop()
-        return self._guard.signum
-
-    def _run_all(self, view: View) -> None:
-        free = list(range(self._limit))
-        while any(job.state in ("waiting", "running") for job in self.jobs):
-            for job in self.jobs:
-                if free and not self._guard.triggered and job.is_ready:
-                    self._start(job, free.pop(0), view)
-            for job in self.jobs:
-                code = None if job.process is None else job.process.poll()
-                if code is not None:
-                    free.append(job.place)
-                    self._finish(job, code, view)
-            running = [job for job in self.jobs if job.process is not None]
-            if self._guard.triggered:
-                # Also those that were just being started when the signal came.
-                for job in running:
-                    job.stop()
-                if not running:
-                    break
-            elif not running and not any(job.is_ready for job in self.jobs):
-                for job in [job for job in self.jobs if job.state == "waiting"]:
-                    job.state = "blocked"
-                    view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
-            view.update(self.jobs)
-            time.sleep(_POLL)
-        view.update(self.jobs)
-
-    def _start(self, job: Job, place: int, view: View) -> None:
-        job.derived = _derive(job)
-        job.directory.mkdir(parents=True, exist_ok=True)
-        (job.directory / ERROR_FILE).unlink(missing_ok=True)
-        write_json(
-            job.directory / RUN_FILE,
-            {**job.run.to_json(), "fingerprint": job.run.fingerprint, "derived": job.derived},
-        )
-        how = "resumed" if (job.directory / RUN_DIRECTORY).is_dir() else "started"
-        job.place = place
-        job.process = self._start_run(job)
-        job.state, job.started = "running", time.monotonic()
-        view.tell(f"{how}  {job.run.name}")
-
-    def _finish(self, job: Job, code: int, view: View) -> None:
-        job.process = None
-        job.seconds = time.monotonic() - job.started
-        done = read_done(job.directory, job.run)
-        if code == 0 and done is not None:
-            job.state = "done"
-            reward = done.get("reward")
-            told = f"{reward:,.2f}" if isinstance(reward, (int, float)) else "not measured"
-            view.tell(f"done     {job.run.name}: reward {told} in {job.seconds:,.0f} s")
-        elif self._guard.triggered:
-            job.state = "waiting"
-        else:
-            job.state = "failed"
-            job.detail = _failure(job.directory, code)
-            view.tell(f"FAILED   {job.run.name}\n{job.detail}")
+            _run_all(jobs, start, view, most, guard)
+        finally:
+            # No process is left behind when something unforeseen ends the grid.
+            for job in jobs:
+                job.stop()
+    return guard.signum
 
 
-def _derive(job: Job) -> dict[str, Any]:
-    """Take from another run what a control needs."""
-    if job.run.needs is None or job.source is None:
-        return {}
-    if job.run.needs == "size":
-        done = read_done(job.source.directory, job.source.run)
-        assert done is not None
-        return {"buffer_size": done["size"]}
-    table = read_columns(job.source.metrics_file)
-    rows = np.stack([table["env_steps"], table["buffer_size"]], axis=1).astype(int)
-    # A few hundred sizes say as much as thousands, and are written into every control's file.
-    chosen = np.unique(np.linspace(0, len(rows) - 1, _MOST_SIZES).round().astype(int))
-    return {"sizes": rows[chosen].tolist()}
+def _run_all(
+    jobs: Sequence[Job], start: Start, view: View, most: int, guard: InterruptGuard
+) -> None:
+    places = list(range(most))
+    while any(job.state in ("waiting", "running") for job in jobs):
+        for job in jobs:
+            if places and not guard.triggered and job.is_ready:
+                view.tell(job.begin(start, places.pop(0)))
+        for job in jobs:
+            code = None if job.process is None else job.process.poll()
+            if code is not None:
+                places.append(job.place)
+                if line := job.end(code, stopped=guard.triggered):
+                    view.tell(line)
+        running = [job for job in jobs if job.process is not None]
+        if guard.triggered:
+            # Also those that were just being started when the signal came.
+            for job in running:
+                job.stop()
+            if not running:
+                break
+        elif not running and not any(job.is_ready for job in jobs):
+            for job in [job for job in jobs if job.state == "waiting"]:
+                job.state = "blocked"
+                view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
+        view.update(jobs)
+        time.sleep(_POLL)
+    view.update(jobs)
 
 
 def _failure(directory: Path, code: int) -> str:

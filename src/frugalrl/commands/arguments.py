@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-from frugalrl.training.errors import ConfigError
-
-if TYPE_CHECKING:
-    from frugalrl.bench.suites import Suite
+from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -38,35 +31,6 @@ class GridOptions:
     """Ray: where nodes leave results and checkpoints, such as s3://...; None: --out."""
     gpus: float = 0.0
     """Ray: share of a GPU for each run with the JAX engine."""
-
-    def run(self, suite: Suite, out: Path, *words: str, scale: float = 1.0) -> int:
-        """Run a suite and write its report; the words are what the user typed."""
-        from frugalrl.bench.command import execute
-        from frugalrl.bench.suites import with_settings
-
-        cluster: dict[str, Any] = {k: getattr(self, k) for k in ("address", "storage", "gpus")}
-        backend = None
-        if self.backend == "ray":
-            from frugalrl.distributed.grid import ray_tasks
-
-            backend = ray_tasks(out, keep_buffers=self.keep_buffers, **cluster)
-        for name, value in cluster.items():
-            if value and backend is None:
-                raise ConfigError(
-                    f"--{name} {value} has no effect on this machine's own processes; "
-                    "add --backend ray"
-                )
-        return execute(
-            with_settings(suite, self.set),
-            out,
-            scale=scale,
-            jobs=self.jobs,
-            dry_run=self.dry_run,
-            keep_buffers=self.keep_buffers,
-            open_report=self.open,
-            command=shlex.join(["frugalrl", *words]),
-            backend=backend,
-        )
 
 
 def parse(kind: type[T], arguments: list[str], command: str) -> T:

@@ -54,6 +54,7 @@ def main(arguments: list[str]) -> int:
     from frugalrl.bench import suites
     from frugalrl.bench.errors import BenchError
     from frugalrl.bench.methods import PARAMETERS
+    from frugalrl.commands.grids import run_grid
 
     if options.print:
         print(suites.suite_text(options.suite), end="")
@@ -75,4 +76,4 @@ def main(arguments: list[str]) -> int:
     if options.only:
         suite = suites.choose(suite, options.only.split(","))
     out = options.out or Path("results") / Path(options.suite).stem
-    return options.run(suite, out, "bench", *arguments, scale=options.scale)
+    return run_grid(options, suite, out, ["bench", *arguments], scale=options.scale)

@@ -44,9 +44,10 @@ def main(arguments: list[str]) -> int:
     """Compare."""
     options = parse(Options, arguments, "compare")
     from frugalrl.bench.suites import comparison, method_names, parse_seeds
+    from frugalrl.commands.grids import run_grid
 
     suite = comparison(options.env, options.algo, options.steps, method_names(options.methods))
     suite = replace(suite, seeds=parse_seeds(options.seeds), evaluations=options.evaluations)
     name = re.sub(r"[^\w.-]", "_", f"{options.env}-{options.algo}").lower()
     out = options.out or Path("results") / name
-    return options.run(suite, out, "compare", *arguments)
+    return run_grid(options, suite, out, ["compare", *arguments])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frugalrl.commands.arguments import parse
+from frugalrl.commands.arguments import GridOptions, parse
 
 if TYPE_CHECKING:
     from frugalrl.bench.aggregate import Summary
@@ -41,33 +40,27 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Run the demo."""
     options = parse(Options, arguments, "demo")
-    from frugalrl.bench.command import execute
-    from frugalrl.bench.suites import comparison
+    from frugalrl.bench.suites import comparison, parse_seeds
+    from frugalrl.commands.grids import run_grid
 
     suite = replace(
         comparison(ENV, "sac", options.steps, METHODS),
         name="demo",
-        seeds=tuple(range(options.seeds)),
+        seeds=parse_seeds(options.seeds),
         evaluations=20,
         settings={"eval_episodes": 5, "final_episodes": 50, "checkpoint_every": 0},
         frugal={"fac_warmup_steps": min(WARMUP_STEPS, options.steps // 2)},
     )
     runs = len(METHODS) * options.seeds
     print(f"{runs} runs of SAC on {ENV}, {options.steps:,} steps each", flush=True)
-    return execute(
-        suite,
-        options.out,
-        jobs=min(2, os.cpu_count() or 1),
-        open_report=options.open,
-        command=shlex.join(["frugalrl", "demo", *arguments]),
-        closing=closing_lines,
-    )
+    how = GridOptions(jobs=min(2, os.cpu_count() or 1), open=options.open)
+    return run_grid(how, suite, options.out, ["demo", *arguments], closing=closing_lines)
 
 
 def closing_lines(summary: Summary) -> list[str]:
     """Put the results into a table, and say what it does and does not show."""
-    from frugalrl.bench.command import result_lines
     from frugalrl.bench.report.table import show
+    from frugalrl.commands.grids import result_lines
 
     lines = result_lines(summary, words=False)
     found = [summary.get(task, name) for task in summary.results.tasks for name in METHODS]

@@ -28,8 +28,8 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Write the report."""
     options = parse(Options, arguments, "report")
-    from frugalrl.bench.command import show_report
     from frugalrl.bench.report.write import write_report
+    from frugalrl.commands.grids import show_report
 
     show_report(write_report(options.results, options.out), open_report=options.open)
     return 0

@@ -1,71 +1,71 @@
-"""What `frugalrl compare` and `frugalrl bench` have in common: plan, run, report."""
+"""What `frugalrl compare`, `bench` and `demo` have in common: plan, run, report."""
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from frugalrl.bench import origin
 from frugalrl.bench.aggregate import BASELINE, Summary, summarize, task_name
 from frugalrl.bench.calibrate import estimate_line
 from frugalrl.bench.errors import BenchError, writing
-from frugalrl.bench.grid import Grid, Job, Process, Start, open_view, start_process
+from frugalrl.bench.grid import Start, open_grid, open_view, run_jobs, start_process
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.report.verdict import verdict
 from frugalrl.bench.report.write import write_report
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import checked_runs, describe_runs
-from frugalrl.bench.suites import Suite, with_required_methods
+from frugalrl.bench.suites import Suite, with_required_methods, with_settings
+from frugalrl.commands.arguments import GridOptions
 
 
-def execute(
+def run_grid(
+    options: GridOptions,
     suite: Suite,
     out: Path,
+    words: Sequence[str],
     *,
     scale: float = 1.0,
-    jobs: int = 1,
-    dry_run: bool = False,
-    keep_buffers: bool = False,
-    open_report: bool = False,
-    command: str = "",
-    backend: AbstractContextManager[Start] | None = None,
     closing: Callable[[Summary], list[str]] | None = None,
 ) -> int:
     """Run a suite and write its report; a dry run only lists the runs and estimates their time.
 
-    As many run at a time as `jobs` says, or all at once where a `backend` gives, as a context, what
-    starts them. `command` is what the user typed; `closing` makes the lines printed at the end, if
-    not a table and the verdict.
+    The words are what the user typed; `closing` makes the lines printed at the end, if not a table
+    and the verdict.
 
     Returns:
         An exit code: 0, 1 if a run failed, 128 plus the signal's number if one stopped it.
     """
-    suite, notes = with_required_methods(suite)
+    backend = _backend(options, out)
+    suite, notes = with_required_methods(with_settings(suite, options.set))
     for note in notes:
         print(f"note: {note}")
     runs = checked_runs(suite, scale)
-    if jobs < 1:
-        raise BenchError(f"jobs={jobs} must be at least 1")
-    if dry_run:
+    if options.jobs < 1:
+        raise BenchError(f"jobs={options.jobs} must be at least 1")
+    if options.dry_run:
         print("\n".join(describe_runs(runs)), flush=True)
-        print(estimate_line(runs, jobs))
+        print(estimate_line(runs, options.jobs))
         return 0
-
-    def start_here(job: Job) -> Process:
-        return start_process(job.directory, job.place, keep_buffer=keep_buffers)
-
+    command = shlex.join(["frugalrl", *words])
     about = {"suite": suite.name, "command": command, "made": time.strftime("%Y-%m-%d")}
     about |= {"commit": origin.commit(), "machine": origin.machine()}
-    with writing(out), backend or nullcontext(start_here) as start:
-        grid = Grid(out, runs, start, jobs=jobs if backend is None else len(runs))
-        grid.prepare(about)
-        with open_view(grid.jobs) as view:
-            stopped = grid.run(view)
-    states = [job.state for job in grid.jobs]
+    # Ray has a queue of its own.
+    most = options.jobs if options.backend == "local" else len(runs)
+    with (
+        writing(out),
+        backend as start,
+        open_grid(out, runs, about) as jobs,
+        open_view(jobs) as view,
+    ):
+        stopped = run_jobs(jobs, start, view, most)
+    states = [job.state for job in jobs]
     if stopped is not None:
         print(
             f"stopped: {states.count('done')} of {len(states)} runs done, those under way were "
@@ -74,11 +74,28 @@ def execute(
         return 128 + stopped
     page = write_report(out)
     print("\n".join(["", *(closing or result_lines)(summarize(read_results(out))), ""]))
-    show_report(page, open_report=open_report)
+    show_report(page, open_report=options.open)
     lost = states.count("failed") + states.count("blocked")
     if lost:
         print(f"{lost} of {len(states)} runs have no result; the same command tries them again")
     return 1 if lost else 0
+
+
+def _backend(options: GridOptions, out: Path) -> AbstractContextManager[Start]:
+    """Give, as a context, what starts runs."""
+    cluster: dict[str, Any] = {k: getattr(options, k) for k in ("address", "storage", "gpus")}
+    if options.backend == "ray":
+        from frugalrl.distributed.grid import ray_tasks
+
+        return ray_tasks(out, keep_buffers=options.keep_buffers, **cluster)
+    for name, value in cluster.items():
+        if value:
+            raise BenchError(
+                f"--{name} {value} has no effect on this machine's own processes; add --backend ray"
+            )
+    return nullcontext(
+        lambda job: start_process(job.directory, job.place, keep_buffer=options.keep_buffers)
+    )
 
 
 def result_lines(summary: Summary, *, words: bool = True) -> list[str]:
