@@ -113,10 +113,15 @@ def test_a_printed_suite_loads_again(tmp_path: Path) -> None:
         (("seeds = [3, 4]", "seeds = [3, 3]"), "must be different"),
         (("seeds = [3, 4]", "seeds = 0"), "no seeds"),
         (("seeds = [3, 4]", 'seeds = "many"'), "neither a number of seeds nor a list"),
-        (("steps = 500", "steps = -1"), "at least 1"),
-        (("evaluations = 7", "evaluations = 0"), "at least 1"),
+        (("steps = 500", "steps = -1"), "steps=-1 is out of range; use an integer from 1"),
+        (("steps = 500", 'steps = "x"'), "steps='x' is no integer; use one from 1"),
+        (("evaluations = 7", "evaluations = 0"), "evaluations=0 is out of range"),
+        (("evaluations = 7", "evaluations = 2.5"), "evaluations=2.5 is no integer"),
+        (("fac_warmup_steps = 100", "fac_warmup_steps = 'x'"), "fac_warmup_steps='x' is no int"),
+        (("fac_density_threshold = 0.9", "fac_bins = -3"), "gentle: a --fac setting .*bins=-3"),
         (("[[tasks]]", "[[task]]"), "did you mean 'tasks'"),
         (('env = "Pendulum-v1"', "name = 1"), "needs env"),
+        (('env = "Pendulum-v1"', "env = 1"), "needs env"),
         (('algorithms = ["sac"]', 'algorithms = ["sacc"]'), "did you mean 'sac'"),
         (("[method.gentle]", "[method.fac]"), "cannot be called 'fac'|is unknown"),
         (("[settings]", "[sweep.epsilonn]\nvalues = [1]\n[settings]"), "did you mean 'epsilon'"),
@@ -132,7 +137,7 @@ def test_mistakes_are_named(change: tuple[str, str], message: str) -> None:
     text = MINE.replace(*change)
     assert text != MINE
     with pytest.raises(BenchError, match=message):
-        suites.parse_suite(text, "mine.toml")
+        checked_runs(suites.parse_suite(text, "mine.toml"))
 
 
 def test_a_setting_of_a_filter_that_a_method_has_not_is_refused() -> None:

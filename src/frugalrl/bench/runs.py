@@ -8,13 +8,14 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.methods import GRID_ONLY, METHODS
 from frugalrl.bench.suites import Suite, Task
+from frugalrl.checks import integer_from
 from frugalrl.training.errors import ConfigError
 
 RUN_FILE = "run.json"
@@ -108,8 +109,6 @@ def expand(suite: Suite, scale: float = 1.0) -> list[Run]:
         raise BenchError(f"scale={scale} must be above 0 and at most 1")
     if not suite.methods:
         raise BenchError(f"no methods: ask for at least one of {', '.join(METHODS)}")
-    if suite.evaluations < 1:
-        raise BenchError(f"evaluations={suite.evaluations} must be at least 1")
     names = sorted(suite.methods, key=lambda name: suite.method(name).needs is not None)
     return [
         make_run(suite, task, name, seed, scale)
@@ -139,7 +138,8 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
             f"{task.env} with {task.algo} has no preset, so its length is unknown: set steps, or "
             "pass --steps"
         )
-    warmup = int(of_filters["fac_warmup_steps"])
+    steps = _whole("steps", steps)
+    warmup = _whole("fac_warmup_steps", of_filters["fac_warmup_steps"])
     if scale < 1.0:
         steps = max(1, round(steps * scale))
         start = {**defaults(task.algo), **preset, **settings}["learning_starts"]
@@ -149,10 +149,18 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
             settings["fac_warmup_steps"] = warmup
     if "buffer_share" in settings:
         settings["buffer_size"] = max(1, round(steps * settings.pop("buffer_share")))
-    settings.setdefault("eval_every", max(1, steps // suite.evaluations))
+    settings.setdefault("eval_every", max(1, steps // _whole("evaluations", suite.evaluations)))
     chosen = dict(sorted(settings.items()))
     about = (method.needs, method.label, warmup, method.source)
     return Run(task.env, task.algo, method.name, seed, steps, chosen, *about)
+
+
+def _whole(name: str, value: object) -> int:
+    """Give a number of at least 1 that a suite or the command line has set."""
+    try:
+        return integer_from(name, value, 1)
+    except (TypeError, ValueError) as error:
+        raise BenchError(str(error)) from None
 
 
 def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:
@@ -162,19 +170,21 @@ def checked_runs(suite: Suite, scale: float = 1.0) -> list[Run]:
         BenchError: Naming the first thing that cannot work.
     """
     from frugalrl.bench.worker import train_config
-    from frugalrl.training.config import TrainConfig, resolve
+    from frugalrl.training.config import TrainConfig, make_admission, resolve
     from frugalrl.training.environments import make_factory
 
     for task in suite.tasks:
         settings = {**suite.settings, **task.settings}
         own = {name: settings[name] for name in _OF_ENVIRONMENTS if name in settings}
         make_factory(TrainConfig(task.env, **own)).spaces()
-    for run in expand(replace(suite, seeds=suite.seeds[:1]), scale):
-        try:
-            resolve(train_config(run, {}, None))
-        except ConfigError as error:
-            raise BenchError(f"{run.env} with {run.algo}, {run.method}: {error}") from None
-    return expand(suite, scale)
+    runs = expand(suite, scale)
+    for run in runs:
+        if run.seed == suite.seeds[0]:
+            try:
+                make_admission(resolve(train_config(run, {}, None)).config, run.seed)
+            except ConfigError as error:
+                raise BenchError(f"{run.env} with {run.algo}, {run.method}: {error}") from None
+    return runs
 
 
 def describe_runs(runs: Sequence[Run]) -> list[str]:

@@ -99,9 +99,6 @@ def parse_suite(text: str, source: str) -> Suite:
     known = {item.name for item in dataclasses.fields(Suite)} - {"own_methods", "sweeps"}
     _check_keys(document, {*known, "description", "algorithms", "method", "sweep"}, source)
     own = {key: _own_method(key, table, source) for key, table in _tables(document, "method")}
-    methods = _names(document.get("methods", []), "methods", source)
-    for method in methods:
-        find_method(method, own)
     algorithms = _names(document.get("algorithms", ["sac"]), "algorithms", source)
     sweeps = dict(_tables(document, "sweep"))
     for parameter, table in sweeps.items():
@@ -114,9 +111,9 @@ def parse_suite(text: str, source: str) -> Suite:
     return Suite(
         name=str(document.get("name", Path(source).stem)),
         tasks=tuple(task for entry in tasks for task in _tasks(entry, algorithms, source)),
-        methods=methods,
+        methods=_names(document.get("methods", []), "methods", source),
         seeds=parse_seeds(document.get("seeds", 3)),
-        evaluations=_positive(document.get("evaluations", 25), "evaluations", source),
+        evaluations=document.get("evaluations", 25),
         settings=parse_settings(document.get("settings", {}), source),
         frugal=parse_settings(document.get("frugal", {}), source),
         own_methods=own,
@@ -272,8 +269,6 @@ def _tasks(entry: object, algorithms: Sequence[str], source: str) -> Iterable[Ta
             raise BenchError(f"{source}: {algo} of {env} must be a table, got {entry[algo]!r}")
         own = {"steps": entry.get("steps"), **entry.get(algo, {})}
         steps = own.pop("steps")
-        if steps is not None:
-            steps = _positive(steps, f"steps of {env}", source)
         yield Task(env, algo, steps, {**common, **parse_settings(own, source)})
 
 
@@ -298,12 +293,6 @@ def _names(value: object, key: str, source: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
         raise BenchError(f"{source}: {key} must be a list of names, got {value!r}")
     return tuple(dict.fromkeys(value))
-
-
-def _positive(value: object, key: str, source: str) -> int:
-    if type(value) is not int or value < 1:
-        raise BenchError(f"{source}: {key} must be a whole number of at least 1, got {value!r}")
-    return value
 
 
 def _check_keys(table: Mapping[str, Any], known: Iterable[str], source: str) -> None:
