@@ -279,8 +279,8 @@ def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch
 
     push = RunCopy.push
 
-    def push_and_kill(self):
-        push(self)
+    def push_and_kill(self, **how):
+        push(self, **how)
         if len(processes) == 1 and any("checkpoints" in name for name in storage.names()):
             processes[0].kill()
             go.touch()
@@ -314,11 +314,13 @@ def test_what_cannot_be_written_at_the_end_is_tried_again_and_then_told(monkeypa
     waits = []
     monkeypatch.setattr(ray_grid.time, "sleep", waits.append)
 
-    def fail():
-        raise OSError("no space")
+    class FullDisk:
+        @staticmethod
+        def push(ended):
+            raise OSError("no space")
 
     with pytest.raises(StorageError, match="no space"):
-        ray_grid._push_at_last(fail)
+        ray_grid._push_at_last(FullDisk, ended=True)
     assert waits == [1.0, 2.0, 4.0]
 
 

@@ -131,7 +131,7 @@ def test_nodes_are_asked_for_their_versions(cluster, monkeypatch):
 
     check_nodes(ray)
     monkeypatch.setattr(clusters, "versions", lambda: {**versions(), "numpy": "9.9"})
-    with pytest.raises(ConfigError, match=r"127.0.0.1 has numpy .*, here 9.9"):
+    with pytest.raises(ConfigError, match=r"node 127.0.0.1: .* has numpy .*, here 9.9"):
         check_nodes(ray)
 
 

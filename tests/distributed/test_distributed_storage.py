@@ -66,14 +66,13 @@ def test_a_partial_upload_is_never_taken_for_the_whole(storage, folder, monkeypa
         storage.put(folder / "cell.json", "cell.json")
     assert storage.read("cell.json") == b"old"
     assert list(storage.names()) == ["cell.json"]
-    assert len(storage.names(temporary=True)) == 1
+    assert len(storage.names(leftovers=True)) == 2
 
 
 def test_a_relative_path_means_the_same_to_every_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Storage("results").url == str(tmp_path / "results")
-    assert Storage("results").local_path == tmp_path / "results"
-    assert Storage("memory://results").local_path is None
+    assert Storage("memory://results/").url == "memory://results"
 
 
 def test_a_run_goes_on_from_what_was_pushed(storage, folder, tmp_path):
@@ -108,7 +107,14 @@ def test_rows_are_there_before_the_checkpoint_that_counts_on_them(storage, folde
     for name in ("run/metrics.csv", "run/evaluations.csv", checkpoint(1), checkpoint(2)):
         write(folder, name)
     copy.push()
-    assert order == ["run/evaluations.csv", "run/metrics.csv", checkpoint(1), checkpoint(2)]
+    rows = ["run/evaluations.csv", "run/metrics.csv"]
+    assert order == [*rows, checkpoint(1), checkpoint(2)]
+    end = ["run/policy.safetensors", "run/buffer.safetensors", "run/final.json", "done.json"]
+    for name in sorted(end):
+        write(folder, name)
+    write(folder, "run/checkpoints/step-000000000003.damaged")
+    copy.push(ended=True)
+    assert order[4:] == end
 
 
 def test_the_end_comes_last_and_checkpoints_go(storage, folder):
@@ -123,13 +129,31 @@ def test_the_end_comes_last_and_checkpoints_go(storage, folder):
     assert {*storage.names()} == {"owner", "cell.json", checkpoint(100)}
     (folder / checkpoint(100)).unlink()
     write(folder, "done.json")
-    copy.push_result()
+    copy.push(ended=True)
     assert {*storage.names()} == {
         "cell.json",
         "run/final.json",
         "run/policy.safetensors",
         "done.json",
     }
+
+
+def test_an_end_that_failed_half_way_can_be_tried_again(storage, folder, monkeypatch):
+    copy = RunCopy(storage, folder)
+    copy.fetch()
+    write(folder, "done.json")
+    storage.write("left.json", b"by an earlier attempt")
+    delete = Storage.delete
+
+    def fail_once(self, name):
+        monkeypatch.setattr(Storage, "delete", delete)
+        raise OSError("busy")
+
+    monkeypatch.setattr(Storage, "delete", fail_once)
+    with pytest.raises(OSError, match="busy"):
+        copy.push(ended=True)
+    copy.push(ended=True)
+    assert {*storage.names()} == {"done.json"}
 
 
 def test_only_what_changed_is_copied(storage, folder, monkeypatch):

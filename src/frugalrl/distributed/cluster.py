@@ -43,22 +43,23 @@ def connected(address: str | None, *, cpus: int | None = None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    own: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
-        most = max(cpus or 1, os.cpu_count() or 1)
-        with _loopback():
-            _connect(
-                ray,
-                "local",
-                include_dashboard=False,
-                num_cpus=most,
-                object_store_memory=_OBJECT_STORE,
-                # By default Ray's workers stand back for everything else, also for the learner.
-                _system_config={"worker_niceness": 0},
-            )
-    else:
-        if address != "auto":
-            check_reachable(address)
-        _connect(ray, address)
+        own |= {
+            "num_cpus": max(cpus or 1, os.cpu_count() or 1),
+            "include_dashboard": False,
+            "object_store_memory": _OBJECT_STORE,
+            # By default Ray's workers stand back for everything else, also for the learner.
+            "_system_config": {"worker_niceness": 0},
+        }
+    elif address != "auto":
+        check_reachable(address)
+    try:
+        with _loopback() if address is None else contextlib.nullcontext():
+            ray.init(address=address or "local", **own)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        what = "Ray cannot be started here" if address is None else f"address={address!r}"
+        raise ConfigError(f"{what}: {str(error).strip()}") from error
     try:
         yield ray
     finally:
@@ -86,14 +87,6 @@ def _loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _connect(ray: Any, address: str, **own: Any) -> None:
-    try:
-        ray.init(address=address, **own, log_to_driver=False, logging_level="error")
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        what = "Ray cannot be started here" if address == "local" else f"address={address!r}"
-        raise ConfigError(f"{what}: {str(error).strip()}") from error
-
-
 def check_reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
     """Refuse a cluster whose head does not answer in time; Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
@@ -119,50 +112,46 @@ def check_reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
 
 
 def check_nodes(ray: Any, storage: str | None = None) -> None:
-    """Ask every node for its versions, and whether it can write to storage.
+    """Let every node check its versions, and whether it can write to storage.
 
     Raises:
         ConfigError: a node lacks this package, has other versions, or cannot write.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    ask = ray.remote(num_cpus=0, max_retries=0)(describe_node)
-    mine = versions()
+    ask = ray.remote(num_cpus=0, max_retries=0)(check_node)
     asked = {}
     for node in ray.nodes():
         if node["Alive"]:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            reference = ask.options(scheduling_strategy=there).remote(storage)
+            reference = ask.options(scheduling_strategy=there).remote(versions(), storage)
             asked[reference] = node["NodeManagerAddress"]
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
     for reference in answered:
         try:
-            theirs, problem = ray.get(reference)
+            ray.get(reference)
         except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
             continue  # the node has left since it was listed
         except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, ConfigError):
+                raise ConfigError(f"node {asked[reference]}: {cause}") from None
             raise ConfigError(
                 f"node {asked[reference]} cannot run this package ({last_line(error)}); every "
                 f"node needs it: {INSTALL}"
             ) from None
-        refuse_other_versions(mine, theirs, asked[reference])
-        if problem:
-            raise ConfigError(f"node {asked[reference]}: {problem}")
     if silent:
         names = ", ".join(asked[reference] for reference in silent)
         raise ConfigError(f"no answer from {names} within {_ANSWER_SECONDS:g} s")
 
 
-def describe_node(storage: str | None) -> tuple[dict[str, str], str]:
-    """Say which versions this node has, and what keeps it from writing to storage."""
+def check_node(expected: dict[str, str], storage: str | None = None) -> None:
+    """Refuse to work on this node with other versions, or where storage cannot be written."""
     from frugalrl.distributed.storage import Storage
 
-    try:
-        if storage is not None:
-            Storage(storage).check_writable()
-    except ConfigError as error:
-        return versions(), str(error)
-    return versions(), ""
+    refuse_other_versions(expected, versions(), socket.gethostname())
+    if storage is not None:
+        Storage(storage).check_writable()
 
 
 def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: str) -> None:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from typing import Any
 from frugalrl.bench.grid import Job, Start, start_process
 from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.runs import ERROR_FILE, RUN_FILE
-from frugalrl.distributed.cluster import check_nodes, connected, refuse_other_versions, versions
-from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
+from frugalrl.distributed.cluster import check_node, check_nodes, connected, versions
+from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage, is_checkpoint
 from frugalrl.files import write_text_atomically
 from frugalrl.training.errors import ConfigError, StorageError
 
@@ -59,12 +59,13 @@ def ray_tasks(
     """
     if not 0.0 <= gpus < math.inf or (gpus > 1.0 and gpus % 1.0):
         raise ConfigError(f"gpus={gpus} must be a share from 0 to 1, or a whole number")
-    results = Storage(out.absolute() if storage is None else storage)
-    is_remote = results.local_path != Path(os.path.abspath(out))
+    here = Storage(os.path.abspath(out))
+    results = here if storage is None else Storage(storage)
+    is_remote = results.url != here.url
 
     def is_news(name: str, size: int) -> bool:
-        here = out / name
-        return _is_result(name) and not (here.is_file() and here.stat().st_size == size)
+        path = out / name
+        return _is_result(name) and not (path.is_file() and path.stat().st_size == size)
 
     def start(job: Job) -> RayRun:
         run, directory = job.run, job.directory
@@ -170,11 +171,10 @@ def bring_to_end(
         WorkerKilledError: the process was killed.
     """
     if expected is not None:
-        refuse_other_versions(expected, versions(), socket.gethostname())
+        check_node(expected)
     with _scratch() as folder:
         copy = RunCopy(Storage(url), folder)
-        names = copy.fetch()
-        if RUN_FILE not in names:
+        if RUN_FILE not in copy.fetch():
             raise StorageError(
                 f"{socket.gethostname()} finds no {RUN_FILE} in {url}: all nodes must see the "
                 "same files; use --storage with a shared path or a URL such as s3://bucket/results"
@@ -185,7 +185,7 @@ def bring_to_end(
             with contextlib.suppress(ClaimLostError, OSError):
                 copy.push()
             raise WorkerKilledError(f"the run's process was ended by signal {-code}")
-        _push_at_last(copy.push_result if code == 0 else copy.push)
+        _push_at_last(copy, ended=code == 0)
     return code
 
 
@@ -216,11 +216,11 @@ def _accompany(process: subprocess.Popen[bytes], copy: RunCopy) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def _push_at_last(push: Callable[[], None], tries: int = 4) -> None:
+def _push_at_last(copy: RunCopy, *, ended: bool, tries: int = 4) -> None:
     """Copy the last state, patiently: without it the work was for nothing."""
     for attempt in range(tries):
         try:
-            push()
+            copy.push(ended=ended)
             return
         except ClaimLostError:
             raise
@@ -248,4 +248,4 @@ def _scratch() -> Iterator[Path]:
 
 def _is_result(name: str, size: int = 0) -> bool:
     """Whether a file is part of a results directory: a report needs it, or a user asked for it."""
-    return "/checkpoints/" not in name
+    return not is_checkpoint(name)

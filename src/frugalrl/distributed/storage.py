@@ -8,17 +8,19 @@ import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from frugalrl.distributed.cluster import INSTALL
 from frugalrl.files import is_leftover, replacing
 from frugalrl.training.errors import ConfigError
 
 _CLAIM = "owner"
-# What says or means that a run came to its end: in storage only once all else is there.
-_AT_THE_END = frozenset(
-    {"run/policy.safetensors", "run/buffer.safetensors", "run/final.json", "done.json"}
-)
+# What says or means that a run came to its end, in the order in which it is written.
+_AT_THE_END = ("run/policy.safetensors", "run/buffer.safetensors", "run/final.json", "done.json")
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a run needs a file only until its end."""
+    return "/checkpoints/" in name
 
 
 class Storage:
@@ -38,6 +40,7 @@ class Storage:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         try:
             import fsspec
+            from fsspec.implementations.local import LocalFileSystem
         except ImportError as error:
             raise ConfigError(
                 f"this needs fsspec, which is not installed ({error}): {INSTALL}"
@@ -52,18 +55,12 @@ class Storage:
             ) from None
         self._root = str(root).rstrip("/")
         # Other processes have other working directories.
-        self.url = self._root if self.local_path is not None else self.url.removesuffix("/")
+        is_local = isinstance(self._files, LocalFileSystem)
+        self.url = self._root if is_local else self.url.removesuffix("/")
 
     def at(self, path: str | os.PathLike[str]) -> Storage:
         """Give a directory below this one."""
         return Storage(f"{self.url}/{Path(path).as_posix()}")
-
-    @property
-    def local_path(self) -> Path | None:
-        """Where it is on this machine's file system; None elsewhere."""
-        protocols = self._files.protocol
-        names = {protocols} if isinstance(protocols, str) else set(protocols)
-        return Path(self._root) if names & {"file", "local"} else None
 
     def check_writable(self) -> None:
         """Write a file, read it back and delete it.
@@ -84,8 +81,8 @@ class Storage:
         if found != b"probe":
             raise ConfigError(f"storage={self.url!r} does not give back what was written")
 
-    def names(self, *, temporary: bool = False) -> dict[str, int]:
-        """Give the size of every file below, or only of the unfinished, by its relative name."""
+    def names(self, *, leftovers: bool = False) -> dict[str, int]:
+        """Give the size of every file below by its relative name, of unfinished ones on request."""
         self._files.invalidate_cache()
         try:
             found = self._files.find(self._root, detail=True)
@@ -94,7 +91,7 @@ class Storage:
         return {
             str(path)[len(self._root) :].lstrip("/"): int(about["size"] or 0)
             for path, about in found.items()
-            if is_leftover(Path(path)) == temporary
+            if leftovers or not is_leftover(Path(path))
         }
 
     def put(self, source: Path, name: str) -> None:
@@ -130,20 +127,13 @@ class Storage:
             return None
         return content
 
-    def fetch(
-        self, folder: Path, wanted: Callable[[str, int], bool] = lambda *_: True
-    ) -> list[str]:
-        """Copy files that are wanted, by name and size, into a folder here; gives their names."""
-        names = [
-            name
-            for name, size in self.names().items()
-            if name.rpartition("/")[2] != _CLAIM and wanted(name, size)
-        ]
-        for name in names:
-            # One that was deleted meanwhile was not to be kept.
-            with contextlib.suppress(FileNotFoundError):
-                self.get(name, folder / name)
-        return names
+    def fetch(self, folder: Path, wanted: Callable[[str, int], bool] = lambda *_: True) -> None:
+        """Copy the files that are wanted, by name and size, into a folder here."""
+        for name, size in self.names().items():
+            if name.rpartition("/")[2] != _CLAIM and wanted(name, size):
+                # One that was deleted meanwhile was not to be kept.
+                with contextlib.suppress(FileNotFoundError):
+                    self.get(name, folder / name)
 
     def delete(self, name: str) -> None:
         """Delete a file, if it is there."""
@@ -172,56 +162,45 @@ class RunCopy:
     def __init__(self, storage: Storage, folder: Path) -> None:
         self.storage = storage
         self.folder = folder
-        self._pushed: dict[str, Any] = {}
-        self._claim = secrets.token_bytes(8).hex().encode()
+        self._pushed: dict[str, tuple[int, int]] = {}
+        self._claim = secrets.token_hex(8).encode()
 
     def fetch(self) -> list[str]:
         """Claim the run and copy it here, wherever it stopped; gives the names of its files."""
         self.storage.write(_CLAIM, self._claim)
-        names = self.storage.fetch(self.folder)
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):  # deleted there meanwhile
-                self._pushed[name] = _stamp(self.folder / name)
-        return names
+        self.storage.fetch(self.folder)
+        self._pushed = {name: _stamp(self.folder / name) for name in self._names()}
+        return list(self._pushed)
 
     def put_all(self) -> None:
         """Copy everything there, from a run that nobody works on."""
-        for name in (*self._names(), *self._checkpoints()):
+        for name in self._names():
             self._put(name)
 
     @property
     def has_new_checkpoint(self) -> bool:
         """Whether a checkpoint was written that storage does not have."""
-        return any(name not in self._pushed for name in self._checkpoints())
+        return any(is_checkpoint(name) and name not in self._pushed for name in self._names())
 
-    def push(self) -> None:
+    def push(self, *, ended: bool = False) -> None:
         """Copy there what has changed, so that another node can go on from the last checkpoint.
+
+        Of a run that has ended everything is copied, and what is not here is deleted there.
 
         Raises:
             ClaimLostError: another process has fetched the run since.
         """
         if self.storage.read(_CLAIM) != self._claim:
             raise ClaimLostError(f"another process works on {self.storage.url}")
-        # Looked at first: the rows that it counts on are written by now.
-        checkpoints = self._checkpoints()
-        others = [name for name in self._names() if name not in _AT_THE_END]
-        for name in (*others, *checkpoints):
-            self._put(name)
-        kept = {*checkpoints, *self._checkpoints()}
-        for name in list(self._pushed):
-            if "/checkpoints/" in name and name not in kept:
-                self.storage.delete(name)
-                del self._pushed[name]
-
-    def push_result(self) -> None:
-        """Copy everything there after the run's end, and delete there what is not here."""
-        self.push()
         here = self._names()
-        for name in sorted(_AT_THE_END & set(here), key=lambda name: name == "done.json"):
-            self._put(name)
-        for name in (*self.storage.names(), *self.storage.names(temporary=True)):
-            if name not in here:
-                self.storage.delete(name)
+        for name in here:
+            if ended or name not in _AT_THE_END:
+                self._put(name)
+        there = self.storage.names(leftovers=True) if ended else filter(is_checkpoint, self._pushed)
+        # The claim last: while anything is left to do, this can be tried again.
+        for name in sorted({*there}.difference(here), key=lambda name: name == _CLAIM):
+            self.storage.delete(name)
+            self._pushed.pop(name, None)
 
     def _put(self, name: str) -> None:
         try:
@@ -236,15 +215,20 @@ class RunCopy:
                 raise
 
     def _names(self) -> list[str]:
-        """List what belongs into storage but checkpoints; locks and temporary files do not."""
+        """List what belongs into storage, in the order in which it has to come there.
+
+        Locks, temporary files and checkpoints that cannot be read do not.
+        """
         files = [path for path in self.folder.rglob("[!.]*") if path.is_file()]
         names = [path.relative_to(self.folder).as_posix() for path in files]
-        return sorted(name for name in names if "/checkpoints/" not in name)
+        return sorted((name for name in names if not name.endswith(".damaged")), key=_place)
 
-    def _checkpoints(self) -> list[str]:
-        """List the checkpoints, oldest first."""
-        found = self.folder.glob("run/checkpoints/step-*.safetensors")
-        return sorted(path.relative_to(self.folder).as_posix() for path in found)
+
+def _place(name: str) -> tuple[int, str]:
+    """Give a file's place: rows before checkpoints, oldest first, and the end after all else."""
+    if name in _AT_THE_END:
+        return 2 + _AT_THE_END.index(name), name
+    return int(is_checkpoint(name)), name
 
 
 def _stamp(path: Path) -> tuple[int, int]:
