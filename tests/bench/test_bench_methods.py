@@ -82,9 +82,6 @@ def test_the_default_value_is_the_method_itself() -> None:
         ("small@of=per", "only a control is made to match"),
         ("small@of=facc", "did you mean 'fac'"),
         ("random-drop@share=0.1", "random-drop has no size of its own"),
-        ("fac-discard", "use fac-paper for the paper's text"),
-        ("random", "use random-drop"),
-        ("ring", "use small"),
     ],
 )
 def test_mistakes_are_named(name: str, message: str) -> None:

@@ -42,7 +42,7 @@ def make_loop(tiny, monkeypatch):
     from frugalrl.agents import make_agent
     from frugalrl.distributed import fleet as fleets
     from frugalrl.distributed.fleet import ActorSettings, Fleet
-    from frugalrl.distributed.learner import LearnerLoop
+    from frugalrl.distributed.training import LearnerLoop
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.config import agent_settings, resolve
     from frugalrl.training.runner import Seeds, make_buffer, make_factory
@@ -75,7 +75,7 @@ def make_loop(tiny, monkeypatch):
 @pytest.fixture
 def admitted(monkeypatch):
     """Collect the names of the fragments that were admitted."""
-    from frugalrl.distributed.learner import LearnerLoop
+    from frugalrl.distributed.training import LearnerLoop
 
     names = []
     admit = LearnerLoop._admit

@@ -67,13 +67,6 @@ METHODS = {
     name: Method(name, **table) for name, table in parse_toml(data_text("methods.toml")).items()
 }
 
-_RENAMED = {
-    "fac-discard": "use fac-paper for the paper's text, or fac@on_equivalent=discard for our "
-    "filter that drops",
-    "random": "use random-drop, which keeps the warm-up and drops at FAC's rate after it",
-    "ring": "use small: a ring of FAC's final size, or of a share of the steps (small@share=0.05)",
-}
-
 
 @dataclass(frozen=True)
 class Parameter:
@@ -113,8 +106,6 @@ def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
     """
     known = {**METHODS, **(extra or {})}
     base, _, changes = name.partition("@")
-    if base in _RENAMED:
-        raise BenchError(f"there is no method {base!r} any more: {_RENAMED[base]}")
     check_choice("method", base, known, BenchError)
     if not changes:
         if "@" in name:

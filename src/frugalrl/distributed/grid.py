@@ -20,7 +20,7 @@ from frugalrl.bench.grid import Job, Start, start_process
 from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.runs import ERROR_FILE, RUN_FILE
 from frugalrl.distributed.cluster import check_node, check_nodes, connected, versions
-from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage, is_checkpoint
+from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
 from frugalrl.files import write_text_atomically
 from frugalrl.training.errors import ConfigError, StorageError
 
@@ -63,10 +63,6 @@ def ray_tasks(
     results = here if storage is None else Storage(storage)
     is_remote = results.url != here.url
 
-    def is_news(name: str, size: int) -> bool:
-        path = out / name
-        return _is_result(name) and not (path.is_file() and path.stat().st_size == size)
-
     def start(job: Job) -> RayRun:
         run, directory = job.run, job.directory
         there = results.at(directory.relative_to(out))
@@ -95,7 +91,7 @@ def ray_tasks(
         check_nodes(ray, results.url)
         if is_remote:
             # What earlier drivers have done, wherever they ran.
-            results.fetch(out, is_news)
+            results.fetch(out, only_new=True)
         yield start
 
 
@@ -145,7 +141,7 @@ class RayRun:
             problem = f"Ray gave the run up after {_RETRIES} retries: {error}"
         if self.storage is not None:
             try:
-                self.storage.fetch(self.directory, _is_result)
+                self.storage.fetch(self.directory)
             except Exception as error:
                 # Every file system has errors of its own.
                 problem, code = f"its files cannot be fetched from storage: {error!r}", 1
@@ -244,8 +240,3 @@ def _scratch() -> Iterator[Path]:
     prefix = f"{_SCRATCH}{os.getpid()}-"
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
-
-
-def _is_result(name: str, size: int = 0) -> bool:
-    """Whether a file is part of a results directory: a report needs it, or a user asked for it."""
-    return not is_checkpoint(name)

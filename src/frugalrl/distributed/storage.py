@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from frugalrl.distributed.cluster import INSTALL
@@ -16,11 +15,6 @@ from frugalrl.training.errors import ConfigError
 _CLAIM = "owner"
 # What says or means that a run came to its end, in the order in which it is written.
 _AT_THE_END = ("run/policy.safetensors", "run/buffer.safetensors", "run/final.json", "done.json")
-
-
-def is_checkpoint(name: str) -> bool:
-    """Whether a run needs a file only until its end."""
-    return "/checkpoints/" in name
 
 
 class Storage:
@@ -127,13 +121,16 @@ class Storage:
             return None
         return content
 
-    def fetch(self, folder: Path, wanted: Callable[[str, int], bool] = lambda *_: True) -> None:
-        """Copy the files that are wanted, by name and size, into a folder here."""
+    def fetch(self, folder: Path, *, checkpoints: bool = False, only_new: bool = False) -> None:
+        """Copy files into a folder here: checkpoints too, or only what has another size here."""
         for name, size in self.names().items():
-            if name.rpartition("/")[2] != _CLAIM and wanted(name, size):
+            path = folder / name
+            is_known = only_new and path.is_file() and path.stat().st_size == size
+            is_left_out = path.name == _CLAIM or (_is_checkpoint(name) and not checkpoints)
+            if not is_known and not is_left_out:
                 # One that was deleted meanwhile was not to be kept.
                 with contextlib.suppress(FileNotFoundError):
-                    self.get(name, folder / name)
+                    self.get(name, path)
 
     def delete(self, name: str) -> None:
         """Delete a file, if it is there."""
@@ -168,7 +165,7 @@ class RunCopy:
     def fetch(self) -> list[str]:
         """Claim the run and copy it here, wherever it stopped; gives the names of its files."""
         self.storage.write(_CLAIM, self._claim)
-        self.storage.fetch(self.folder)
+        self.storage.fetch(self.folder, checkpoints=True)
         self._pushed = {name: _stamp(self.folder / name) for name in self._names()}
         return list(self._pushed)
 
@@ -180,7 +177,7 @@ class RunCopy:
     @property
     def has_new_checkpoint(self) -> bool:
         """Whether a checkpoint was written that storage does not have."""
-        return any(is_checkpoint(name) and name not in self._pushed for name in self._names())
+        return any(_is_checkpoint(name) and name not in self._pushed for name in self._names())
 
     def push(self, *, ended: bool = False) -> None:
         """Copy there what has changed, so that another node can go on from the last checkpoint.
@@ -196,9 +193,12 @@ class RunCopy:
         for name in here:
             if ended or name not in _AT_THE_END:
                 self._put(name)
-        there = self.storage.names(leftovers=True) if ended else filter(is_checkpoint, self._pushed)
+        if ended:
+            there = {*self.storage.names(leftovers=True)}
+        else:
+            there = {*filter(_is_checkpoint, self._pushed)}
         # The claim last: while anything is left to do, this can be tried again.
-        for name in sorted({*there}.difference(here), key=lambda name: name == _CLAIM):
+        for name in sorted(there.difference(here), key=lambda name: name == _CLAIM):
             self.storage.delete(name)
             self._pushed.pop(name, None)
 
@@ -224,11 +224,16 @@ class RunCopy:
         return sorted((name for name in names if not name.endswith(".damaged")), key=_place)
 
 
+def _is_checkpoint(name: str) -> bool:
+    """Whether a run needs a file only until its end."""
+    return "/checkpoints/" in name
+
+
 def _place(name: str) -> tuple[int, str]:
     """Give a file's place: rows before checkpoints, oldest first, and the end after all else."""
     if name in _AT_THE_END:
         return 2 + _AT_THE_END.index(name), name
-    return int(is_checkpoint(name)), name
+    return int(_is_checkpoint(name)), name
 
 
 def _stamp(path: Path) -> tuple[int, int]:
