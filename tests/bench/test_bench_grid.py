@@ -8,11 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from bench_made_up import made_up_suite
@@ -20,7 +18,6 @@ from bench_made_up import made_up_suite
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.grid import (
     Job,
-    View,
     open_grid,
     open_view,
     run_jobs,
@@ -36,21 +33,13 @@ from frugalrl.files import read_json
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
 
-class Lines:
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def update(self, jobs: Sequence[Job]) -> None:
-        summary_line(jobs)
-
-    def tell(self, line: str) -> None:
-        self.lines.append(line)
+@pytest.fixture(autouse=True)
+def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frugalrl.bench.grid.WORKER", FAKE)
 
 
 def start(job: Job) -> subprocess.Popen[bytes]:
-    return start_process(job.directory, job.place, worker=FAKE)
+    return start_process(job.directory, job.place)
 
 
 def opened(
@@ -61,12 +50,14 @@ def opened(
     return open_grid(root, expand(suite), {"suite": "test"})
 
 
-def run_grid(root: Path, *methods: str, seeds: int = 1, most: int = 2) -> tuple[list[Job], Lines]:
+def run_grid(
+    root: Path, *methods: str, seeds: int = 1, most: int = 2
+) -> tuple[list[Job], list[str]]:
     """Do what is missing; gives the jobs as they then stand, and what was told."""
-    view: Any = Lines()
+    lines: list[str] = []
     with opened(root, *methods, seeds=seeds) as jobs:
-        assert run_jobs(jobs, start, view, most) is None
-    return jobs, view
+        assert run_jobs(jobs, start, lines.append, most) is None
+    return jobs, lines
 
 
 def order(root: Path) -> list[str]:
@@ -100,10 +91,10 @@ def test_runs_have_one_thread_and_a_core(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> None:
-    jobs, view = run_grid(tmp_path / "r", "laber", "per", "baseline", "fac", most=1)
+    jobs, lines = run_grid(tmp_path / "r", "laber", "per", "baseline", "fac", most=1)
     states = {job.run.method: job.state for job in jobs}
     assert states == {"laber": "failed", "per": "failed", "baseline": "done", "fac": "done"}
-    told = "\n".join(view.lines)
+    told = "\n".join(lines)
     assert "ValueError: no torque" in told
     assert "signal 9" in told
     assert "last words" in told
@@ -113,13 +104,13 @@ def test_a_failed_run_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> N
 
 
 def test_controls_of_a_failed_run_are_blocked(tmp_path: Path) -> None:
-    view: Any = Lines()
+    lines: list[str] = []
     with opened(tmp_path / "r", "fac", "small") as jobs:
         fac = jobs[0]
         fac.run = replace(fac.run, method="laber")  # the stand-in fails
-        run_jobs(jobs, start, view)
+        run_jobs(jobs, start, lines.append)
     assert [job.state for job in jobs] == ["failed", "blocked"]
-    assert any("blocked" in line for line in view.lines)
+    assert any("blocked" in line for line in lines)
 
 
 def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
@@ -129,9 +120,9 @@ def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
     (root / "runs/Pendulum-v1/sac/fac/seed-1/done.json").unlink()
     with opened(root, "baseline", "fac", seeds=2) as jobs:
         assert [job.state for job in jobs].count("done") == 3
-    _, view = run_grid(root, "baseline", "fac", seeds=2)
+    _, lines = run_grid(root, "baseline", "fac", seeds=2)
     assert order(root)[4:] == ["fac 1"]
-    assert view.lines[0].startswith("resumed")
+    assert lines[0].startswith("resumed")
 
 
 def test_a_failed_run_is_tried_again(tmp_path: Path) -> None:
@@ -203,7 +194,7 @@ def test_a_second_grid_is_kept_out(tmp_path: Path) -> None:
 
 
 def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:
-    root, view = tmp_path / "r", Lines()
+    root, lines = tmp_path / "r", list[str]()
 
     def interrupt() -> None:
         asleep = root / "runs/Pendulum-v1/sac/fac+laber/seed-0/asleep"
@@ -214,11 +205,11 @@ def test_a_signal_is_passed_on_and_the_grid_can_go_on(tmp_path: Path) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with opened(root, "fac+laber", "baseline") as jobs:
-        stopped = run_jobs(jobs, start, cast("Any", view))
+        stopped = run_jobs(jobs, start, lines.append)
     thread.join()
     assert stopped == signal.SIGTERM
     assert [job.state for job in jobs] == ["waiting", "waiting"]
-    assert view.lines == ["started  Pendulum-v1 sac fac+laber seed 0"]
+    assert lines == ["started  Pendulum-v1 sac fac+laber seed 0"]
     assert order(root) == ["fac+laber 0"]
     assert read_results(root).problems[0].state == "unfinished"
 
@@ -240,31 +231,28 @@ def test_steps_are_read_from_the_end_of_a_growing_file(tmp_path: Path) -> None:
     assert steps_done(path) == 2000
 
 
-def test_the_table_of_a_terminal(tmp_path: Path) -> None:
-    import io
-
-    from rich.console import Console
-    from rich.live import Live
-
+def test_the_table_of_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "120")
     with opened(tmp_path / "r", "baseline", seeds=2) as jobs:
         job = jobs[0]
     job.state, job.started = "running", time.monotonic() - 10
     job.metrics_file.parent.mkdir(parents=True)
     job.metrics_file.write_text("env_steps,loss\n1000,0.5\n", "utf-8")
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    with Live(console=console, auto_refresh=False) as screen:
-        table = View(screen)
-        table.update(jobs)
-        table.tell("a line")
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    with open_view(jobs) as tell:
+        tell("a line")
+    shown = capsys.readouterr().out
+    assert "0 of 2 runs done, about 30s left" in shown
     assert "1,000 / 2,000" in shown
     assert "10s" in shown
     assert "a line" in shown
 
 
 def test_the_plain_view_prints_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with opened(tmp_path / "r", "baseline") as jobs, open_view(jobs) as view:
-        run_jobs(jobs, start, view)
+    with opened(tmp_path / "r", "baseline") as jobs, open_view(jobs) as tell:
+        run_jobs(jobs, start, tell)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 runs, 0 done before"
     assert lines[1].startswith("started")

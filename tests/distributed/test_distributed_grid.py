@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from types import SimpleNamespace
 import distributed_worlds  # noqa: F401
 import pytest
 
-from frugalrl.bench.grid import Job, Start, open_grid, run_jobs
+from frugalrl.bench.grid import Job, Start, Tell, open_grid, run_jobs
 from frugalrl.bench.runs import Run, expand
 from frugalrl.bench.suites import comparison, with_settings
 from frugalrl.bench.worker import train_config
@@ -61,27 +62,34 @@ def held(until: Path, since: str | Path = "/") -> str:
 
 
 class Watch:
-    """A view that acts once, as soon as something is there."""
+    """Acts once, beside a grid, as soon as something is there."""
 
     def __init__(self, is_due: Callable[[], bool], act: Callable[[], None]) -> None:
         self.is_due, self.act, self.acted = is_due, act, False
-        self.lines: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
 
-    def update(self, jobs: Sequence[Job]) -> None:
-        if not self.acted and self.is_due():
-            self.acted = True
-            self.act()
+    def _watch(self) -> None:
+        while not self.acted and not self._over.wait(0.1):
+            if self.is_due():
+                self.act()
+                self.acted = True
 
-    def tell(self, line: str) -> None:
-        self.lines.append(line)
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 def run_all(
-    root: Path, runs: Sequence[Run], start: Start, view: Watch | None = None
+    root: Path, runs: Sequence[Run], start: Start, tell: Tell = print
 ) -> tuple[list[Job], int | None]:
     """Do what is missing; gives the jobs as they then stand, and the signal that stopped them."""
     with open_grid(root, runs, {}) as jobs:
-        return jobs, run_jobs(jobs, start, view or Watch(lambda: False, lambda: None))
+        return jobs, run_jobs(jobs, start, tell)
 
 
 def never_started(*_: object):
@@ -172,8 +180,8 @@ def test_a_run_whose_worker_or_node_dies_goes_on(cluster, tmp_path, dies):
 
     watch = Watch(lambda: bool(checkpoints(out)), kill)
     try:
-        with ray_tasks(out) as start:
-            jobs, stopped = run_all(out, [run], start, watch)
+        with ray_tasks(out) as start, watch:
+            jobs, stopped = run_all(out, [run], start)
     finally:
         if len(cluster.worker_nodes) > 1:
             cluster.remove_node(next(iter(cluster.worker_nodes)))
@@ -192,18 +200,19 @@ def test_a_grid_that_is_stopped_saves_and_goes_on(cluster, tmp_path):
     out, go = tmp_path / "out", tmp_path / "go"
     (run,) = expand(make_suite("baseline", extra=[held(go)]))
     stop = Watch(lambda: bool(checkpoints(out)), lambda: os.kill(os.getpid(), signal.SIGINT))
+    lines: list[str] = []
     with ray_tasks(out) as start:
-        jobs, stopped = run_all(out, [run], start, stop)
+        with stop:
+            jobs, stopped = run_all(out, [run], start)
         assert stopped == signal.SIGINT
         assert [job.state for job in jobs] == ["waiting"]
         # Saved at the step where it was stopped, which is no multiple of what was asked for.
         assert int(checkpoints(out)[-1].stem.partition("-")[2]) % 100
         go.touch()
-        never = Watch(lambda: False, lambda: None)
-        jobs, stopped = run_all(out, [run], start, never)
+        jobs, stopped = run_all(out, [run], start, lines.append)
         assert stopped is None
         assert [job.state for job in jobs] == ["done"]
-    assert any(line.startswith("resumed") for line in never.lines)
+    assert any(line.startswith("resumed") for line in lines)
     log = (jobs[0].directory / "run/run.log").read_text()
     assert log.count("resuming from step-") == 1
 

@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,7 +36,6 @@ from frugalrl.training.process import InterruptGuard
 OUTPUT_FILE = "output.log"
 WORKER = (sys.executable, "-m", "frugalrl.bench.worker")
 _POLL = 0.2  # seconds
-_DRAW_EVERY = 0.5
 _MOST_SIZES = 500
 # What keeps a run to one thread, whatever it imports.
 SINGLE_THREAD = {
@@ -112,7 +112,8 @@ class Job:
         how = "resumed" if (self.directory / RUN_DIRECTORY).is_dir() else "started"
         self.place = place
         self.process = start(self)
-        self.state, self.started = "running", time.monotonic()
+        # In this order: who draws the table may look at any moment.
+        self.started, self.state = time.monotonic(), "running"
         return f"{how}  {self.run.name}"
 
     def _derived(self) -> dict[str, Any]:
@@ -154,6 +155,8 @@ class Job:
 
 Start = Callable[[Job], Process]
 """Starts the run that a job's directory describes."""
+Tell = Callable[[str], None]
+"""Shows a line that stays."""
 
 
 def start_process(
@@ -162,7 +165,6 @@ def start_process(
     *,
     keep_buffer: bool = False,
     gpu: bool = False,
-    worker: Sequence[str] = WORKER,
 ) -> subprocess.Popen[bytes]:
     """Start the process that brings the run of a directory to its end, with one thread.
 
@@ -171,7 +173,6 @@ def start_process(
         place: It stays on the core of this number, counted from 0 again where they are fewer.
         keep_buffer: Keep the run's final buffer, which can be large.
         gpu: Let JAX choose its device instead of the CPU.
-        worker: Command.
     """
     environment = {**os.environ, **SINGLE_THREAD}
     if gpu:
@@ -181,7 +182,7 @@ def start_process(
     words = [str(directory), str(core), str(int(keep_buffer)), str(os.getpid())]
     with (directory / OUTPUT_FILE).open("ab") as log:
         return subprocess.Popen(
-            [*worker, *words],
+            [*WORKER, *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -225,7 +226,7 @@ def open_grid(root: Path, runs: Sequence[Run], about: Mapping[str, Any]) -> Iter
         lock.release()
 
 
-def run_jobs(jobs: Sequence[Job], start: Start, view: View, most: int = 1) -> int | None:
+def run_jobs(jobs: Sequence[Job], start: Start, tell: Tell, most: int = 1) -> int | None:
     """Do all jobs that are not done, so many at a time at most.
 
     Returns:
@@ -234,7 +235,7 @@ def run_jobs(jobs: Sequence[Job], start: Start, view: View, most: int = 1) -> in
     # A second signal ends this process at once, and with it those that it has started.
     with InterruptGuard() as guard:
         try:
-            _run_all(jobs, start, view, most, guard)
+            _run_all(jobs, start, tell, most, guard)
         finally:
             # No process is left behind when something unforeseen ends the grid.
             for job in jobs:
@@ -243,19 +244,19 @@ def run_jobs(jobs: Sequence[Job], start: Start, view: View, most: int = 1) -> in
 
 
 def _run_all(
-    jobs: Sequence[Job], start: Start, view: View, most: int, guard: InterruptGuard
+    jobs: Sequence[Job], start: Start, tell: Tell, most: int, guard: InterruptGuard
 ) -> None:
     places = list(range(most))
     while any(job.state in ("waiting", "running") for job in jobs):
         for job in jobs:
             if places and not guard.triggered and job.is_ready:
-                view.tell(job.begin(start, places.pop(0)))
+                tell(job.begin(start, places.pop(0)))
         for job in jobs:
             code = None if job.process is None else job.process.poll()
             if code is not None:
                 places.append(job.place)
                 if line := job.end(code, stopped=guard.triggered):
-                    view.tell(line)
+                    tell(line)
         running = [job for job in jobs if job.process is not None]
         if guard.triggered:
             # Also those that were just being started when the signal came.
@@ -266,10 +267,8 @@ def _run_all(
         elif not running and not any(job.is_ready for job in jobs):
             for job in [job for job in jobs if job.state == "waiting"]:
                 job.state = "blocked"
-                view.tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
-        view.update(jobs)
+                tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
         time.sleep(_POLL)
-    view.update(jobs)
 
 
 def _failure(directory: Path, code: int) -> str:
@@ -288,45 +287,19 @@ def _failure(directory: Path, code: int) -> str:
     return told
 
 
-class View:
-    """Shows how a grid stands: what is told, and below it, on a terminal, what is under way.
-
-    Args:
-        live: Rich's `Live`; None for logs and pipes.
-    """
-
-    def __init__(self, live: Any = None) -> None:
-        self._live = live
-        self._next = 0.0
-
-    def update(self, jobs: Sequence[Job]) -> None:
-        """Draw the table anew, a few times a second at most; a log has no present."""
-        if self._live is not None and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _DRAW_EVERY
-            self._live.update(_draw(jobs), refresh=True)
-
-    def tell(self, line: str) -> None:
-        """Show a line that stays."""
-        if self._live is None:
-            print(line, flush=True)
-        else:
-            from rich.text import Text
-
-            self._live.console.print(Text(line))
-
-
 @contextlib.contextmanager
-def open_view(jobs: Sequence[Job]) -> Iterator[View]:
-    """Give the view that fits where the output goes."""
+def open_view(jobs: Sequence[Job]) -> Iterator[Tell]:
+    """Show on a terminal, below what is told, which runs are under way; a log has no present."""
     if not sys.stdout.isatty():
         done = sum(job.state == "done" for job in jobs)
         print(f"{len(jobs)} runs, {done} done before", flush=True)
-        yield View()
+        yield partial(print, flush=True)
         return
     from rich.live import Live
+    from rich.text import Text
 
-    with Live(auto_refresh=False, transient=True) as live:
-        yield View(live)
+    with Live(get_renderable=lambda: _draw(jobs), refresh_per_second=2, transient=True) as live:
+        yield lambda line: live.console.print(Text(line))
 
 
 def _draw(jobs: Sequence[Job]) -> Any:

@@ -62,9 +62,9 @@ def run_grid(
         writing(out),
         backend as start,
         open_grid(out, runs, about) as jobs,
-        open_view(jobs) as view,
+        open_view(jobs) as tell,
     ):
-        stopped = run_jobs(jobs, start, view, most)
+        stopped = run_jobs(jobs, start, tell, most)
     states = [job.state for job in jobs]
     if stopped is not None:
         print(
