@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -244,9 +245,8 @@ def test_the_table_of_a_terminal(
     with open_view(jobs) as tell:
         tell("a line")
     shown = capsys.readouterr().out
-    assert "0 of 2 runs done, about 30s left" in shown
-    assert "1,000 / 2,000" in shown
-    assert "10s" in shown
+    assert "0 of 2 runs done, about 3" in shown  # seconds
+    assert re.search(r"1,000 / 2,000.* 1\ds", shown)
     assert "a line" in shown
 
 

@@ -82,11 +82,21 @@ class Job:
         """Where the run writes how far it is."""
         return self.directory / RUN_DIRECTORY / "metrics.csv"
 
+    def is_left(self, *, stopped: bool) -> bool:
+        """Whether the run goes on, or would if the grid were not stopped."""
+        return self.state == "running" or (self.state == "waiting" and not stopped)
+
     @property
     def is_ready(self) -> bool:
         """Whether the run can be started."""
         matched = self.source is not None and self.source.state == "done"
         return self.state == "waiting" and (self.run.needs is None or matched)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the run can never be started, because the one that it needs has no result."""
+        lost = self.source is None or self.source.state in ("failed", "blocked")
+        return self.state == "waiting" and self.run.needs is not None and lost
 
     def look(self) -> None:
         """See whether the run is done; refuse one that was begun with other settings."""
@@ -160,11 +170,7 @@ Tell = Callable[[str], None]
 
 
 def start_process(
-    directory: Path,
-    place: int | None = None,
-    *,
-    keep_buffer: bool = False,
-    gpu: bool = False,
+    directory: Path, place: int | None = None, *, keep_buffer: bool = False, gpu: bool = False
 ) -> subprocess.Popen[bytes]:
     """Start the process that brings the run of a directory to its end, with one thread.
 
@@ -232,43 +238,31 @@ def run_jobs(jobs: Sequence[Job], start: Start, tell: Tell, most: int = 1) -> in
     Returns:
         None, or the number of the signal that stopped the grid; what ran was saved.
     """
+    places = list(range(most))
     # A second signal ends this process at once, and with it those that it has started.
     with InterruptGuard() as guard:
         try:
-            _run_all(jobs, start, tell, most, guard)
+            while any(job.is_left(stopped=guard.triggered) for job in jobs):
+                for job in jobs:
+                    code = None if job.process is None else job.process.poll()
+                    if code is not None:
+                        places.append(job.place)
+                        if line := job.end(code, stopped=guard.triggered):
+                            tell(line)
+                for job in jobs:
+                    if guard.triggered:
+                        job.stop()
+                    elif places and job.is_ready:
+                        tell(job.begin(start, places.pop(0)))
+                    elif job.is_blocked:
+                        job.state = "blocked"
+                        tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
+                time.sleep(_POLL)
         finally:
             # No process is left behind when something unforeseen ends the grid.
             for job in jobs:
                 job.stop()
     return guard.signum
-
-
-def _run_all(
-    jobs: Sequence[Job], start: Start, tell: Tell, most: int, guard: InterruptGuard
-) -> None:
-    places = list(range(most))
-    while any(job.state in ("waiting", "running") for job in jobs):
-        for job in jobs:
-            if places and not guard.triggered and job.is_ready:
-                tell(job.begin(start, places.pop(0)))
-        for job in jobs:
-            code = None if job.process is None else job.process.poll()
-            if code is not None:
-                places.append(job.place)
-                if line := job.end(code, stopped=guard.triggered):
-                    tell(line)
-        running = [job for job in jobs if job.process is not None]
-        if guard.triggered:
-            # Also those that were just being started when the signal came.
-            for job in running:
-                job.stop()
-            if not running:
-                break
-        elif not running and not any(job.is_ready for job in jobs):
-            for job in [job for job in jobs if job.state == "waiting"]:
-                job.state = "blocked"
-                tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")
-        time.sleep(_POLL)
 
 
 def _failure(directory: Path, code: int) -> str:

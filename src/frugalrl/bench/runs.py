@@ -138,7 +138,7 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
             f"{task.env} with {task.algo} has no preset, so its length is unknown: set steps, or "
             "pass --steps"
         )
-    steps = _whole("steps", steps)
+    steps = _whole(f"{task.env}: steps", steps)
     warmup = _whole("fac_warmup_steps", of_filters["fac_warmup_steps"])
     if scale < 1.0:
         steps = max(1, round(steps * scale))

@@ -49,13 +49,8 @@ def ray_tasks(
     Ray queues them, places them on nodes with a free processor, and starts those again whose
     worker or node died; a run then goes on from its last checkpoint in storage.
 
-    Args:
-        out: the results directory on this machine.
-        address: of a cluster; None: a Ray of our own on this machine.
-        storage: where nodes leave results and checkpoints, a path or URL that all of them can
-            write; None: `out` itself, which they must all see.
-        keep_buffers: keep each run's final buffer.
-        gpus: share of a GPU that a run with the JAX engine gets.
+    They leave results and checkpoints in `storage`, or in `out` itself if all nodes see it. The
+    other arguments are those of `GridOptions`.
     """
     if not 0.0 <= gpus < math.inf or (gpus > 1.0 and gpus % 1.0):
         raise ConfigError(f"gpus={gpus} must be a share from 0 to 1, or a whole number")
