@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions, Floats, Slots
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box
-    from numpy.typing import NDArray
 
 
 class MatchedRandom:
@@ -48,12 +47,7 @@ class MatchedRandom:
     def begin(self, observation_space: Box | None) -> None:
         """Need nothing of the space."""
 
-    def offer(
-        self,
-        observations: NDArray[np.floating],
-        rewards: NDArray[np.floating],
-        free: NDArray[np.int64],
-    ) -> Decisions:
+    def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about the rows by chance alone."""
         codes: list[int] = []
         slots: list[int] = []
@@ -86,7 +80,7 @@ class MatchedRandom:
         left = self.steps[interval] - self._offered
         return bool(chance * left < self.sizes[interval] - len(self._held))
 
-    def place(self, observation: NDArray[np.floating], reward: float, slot: int) -> None:
+    def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Remember a slot that the owner made free."""
         self._add(slot)
 
