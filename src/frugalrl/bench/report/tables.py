@@ -383,14 +383,14 @@ def published(summary: Summary) -> Iterator[Row]:
 )
 def misprints(_: Summary) -> Iterator[Row]:
     """The paper's derived numbers that do not follow from its raw ones."""
-    for entry in paper.misprints():
+    for entry in paper.table("misprints"):
         yield {
-            Column("Table", numeric=False): Entry(entry.table, entry.table),
-            Column("Row", numeric=False): Entry(entry.row, entry.row),
-            Column("Column", numeric=False): Entry(entry.column, entry.column),
-            Column("Printed"): Entry(entry.printed or "–"),
-            Column("Recomputed"): number(entry.recomputed, 3),
-            Column("Kind", numeric=False): Entry(entry.kind, entry.kind),
+            Column("Table", numeric=False): Entry(entry["table"], entry["table"]),
+            Column("Row", numeric=False): Entry(entry["row"], entry["row"]),
+            Column("Column", numeric=False): Entry(entry["column"], entry["column"]),
+            Column("Printed"): Entry(entry["printed"] or "–"),
+            Column("Recomputed"): number(float(entry["recomputed"]), 3),
+            Column("Kind", numeric=False): Entry(entry["kind"], entry["kind"]),
         }
 
 
