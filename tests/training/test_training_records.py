@@ -368,6 +368,16 @@ def test_inspection_without_the_filter_and_of_an_unfinished_run(tiny, interrupt,
     assert frugalrl.load_policy(tmp_path / "run")(np.zeros(2)).shape == (1,)
 
 
+def test_inspection_of_an_empty_buffer(tiny, tmp_path):
+    settings = {"admission": "fac", "fac_warmup": "observe"}
+    result = train(tiny(**settings, fac_warmup_steps=TINY.steps, out=tmp_path / "run"))
+    assert len(result.buffer) == 0
+    found = inspect_run(tmp_path / "run")
+    assert found["size"] == 0
+    assert "contents" not in found
+    assert inspection_lines(found)[1].startswith("held      0 transitions")
+
+
 def test_acceptance_over_time():
     rows = [
         {"env_steps": 10, "offered": 10, "stored": 10, "replaced": 0},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,6 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     config, _ = directory.read_config()
     stats = buffer.stats
     stored = buffer.transitions()
-    observations = stored.observations.reshape(len(stored.rewards), -1)
     rewards = stored.rewards.astype(np.float64) if len(buffer) else np.zeros(1)
     found: dict[str, Any] = {
         "env": config.env_name,
@@ -72,9 +72,12 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
         "acceptance": acceptance(read_rows(directory.metrics)),
     }
     partition: Any = buffer.admission
-    if partition.name != "fac" or not getattr(partition, "is_fitted", False):
-        if len(buffer) < observations.shape[1]:
-            return found
+    fitted = partition.name == "fac" and partition.is_fitted
+    width = math.prod(stored.observations.shape[1:])
+    if len(buffer) < (1 if fitted else width):
+        return found
+    observations = stored.observations.reshape(len(buffer), width)
+    if not fitted:
         first = slice(_WARMUP_STEPS)
         partition = cells_from(observations[first], stored.rewards[first], buffer.observation_space)
     batch = min(config.batch_size or 256, len(buffer))
