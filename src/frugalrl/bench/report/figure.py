@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,10 +69,10 @@ class Line:
             "line": {"color": self.color, "width": self.width, "dash": self.dash},
             "marker": {"color": self.color, "size": 8},
         }
-        if self.band is None:
-            return [shown]
         if self.markers:
             return [shown | _plotly_whiskers(self.y, self.band)]
+        if self.band is None:
+            return [shown]
         low, high = map(rounded, self.band)
         band = common | {
             "mode": "lines",
@@ -89,7 +89,7 @@ class Line:
     def _draw(self, axes: Axes, place: int, count: int) -> None:
         style: dict[str, Any] = {"ls": _DASHES[self.dash], "color": self.color, "label": self.name}
         if self.markers:
-            bars = None if self.band is None else _whiskers(self.y, self.band)
+            bars = _whiskers(self.y, self.band)
             axes.errorbar(self.x, self.y, yerr=bars, marker="o", lw=1.5, capsize=3, **style)
             return
         if self.band is not None:
@@ -126,30 +126,24 @@ class Dots:
     color: str
 
     def _plotly(self, categories: Sequence[str]) -> Parts:
-        light, dark = _faint(self.color, 0.45), self.color
-        seeds, mean = (
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": f"{self.name}, {what}",
-                "x": [_wrapped(self.name)] * len(values),
-                "y": rounded(values),
-                "marker": marker,
-            }
-            for what, values, marker in (
-                ("seeds", self.y, {"color": light, "size": 7}),
-                ("mean", [self.mean.value], {"color": dark, "size": 11, "symbol": "diamond"}),
-            )
-        )
-        if self.mean.interval is not None:
-            mean |= _plotly_whiskers([self.mean.value], self.mean.interval)
-        return [seeds, mean]
+        x, mean = [_wrapped(self.name)], [self.mean.value]
+        dots = {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"{self.name}, seeds",
+            "x": x * self.y.size,
+            "y": rounded(self.y),
+            "marker": {"color": _faint(self.color, 0.45), "size": 7},
+        }
+        mark = {"color": self.color, "size": 11, "symbol": "diamond"}
+        large = {"name": f"{self.name}, mean", "x": x, "y": rounded(mean), "marker": mark}
+        return [dots, dots | large | _plotly_whiskers(mean, self.mean.interval)]
 
     def _draw(self, axes: Axes, place: int, count: int) -> None:
         beside = np.full(self.y.size, place - 0.06)
         axes.plot(beside, self.y, "o", color=self.color, alpha=0.45)
-        mean, interval = [self.mean.value], self.mean.interval
-        bars = None if interval is None else _whiskers(mean, interval)
+        mean = [self.mean.value]
+        bars = _whiskers(mean, self.mean.interval)
         axes.errorbar([place + 0.06], mean, yerr=bars, fmt="D", color=self.color, capsize=4)
 
 
@@ -213,8 +207,9 @@ class Figure:
     """Section of the report."""
     categories: Sequence[str] = ()
     """Names below the bars."""
-    x_scale: Literal["linear", "log"] = "linear"
-    y_scale: Literal["linear", "log"] = "linear"
+    x_scale: str = "linear"
+    """`linear` or `log`, as `y_scale`."""
+    y_scale: str = "linear"
     y_zero: bool = False
     """Let the y axis begin at zero."""
 
@@ -284,17 +279,14 @@ def told_apart(figure: Figure) -> Figure:
 
     def coincide(one: Line, other: Line) -> bool:
         close = np.array_equal(one.x, other.x)
-        return close and np.allclose(one.y, other.y, rtol=0.0, atol=tolerance)
+        return close and np.allclose(one.y, other.y, rtol=0.0, atol=tolerance, equal_nan=True)
 
-    groups: list[list[Line]] = []
+    groups: dict[int, list[Line]] = {}
     for line in lines:
-        found = next((group for group in groups if coincide(line, group[0])), None)
-        if found is None:
-            groups.append([line])
-        else:
-            found.append(line)
+        first = next(other for other in lines if coincide(line, other))
+        groups.setdefault(id(first), []).append(line)
     caption, drawn = figure.caption, {}
-    for group in groups:
+    for group in groups.values():
         *names, last = [line.name for line in group]
         if names:
             caption += f" {', '.join(names)} and {last} coincide."
@@ -331,15 +323,18 @@ def _write_ticks(axis: Axis, scale: str) -> None:
     axis.set_major_formatter(lambda value, _: tick_label(value))
 
 
-def _whiskers(values: ArrayLike, band: Any) -> Numbers:
-    """Give the distances of an interval's ends from values: those below, those above."""
-    return np.abs(np.asarray(band).reshape(2, -1) - values)
+def _whiskers(values: ArrayLike, band: Any) -> Numbers | None:
+    """Give the distances of an interval's ends from values, below and above; None without one."""
+    return None if band is None else np.abs(np.asarray(band).reshape(2, -1) - values)
 
 
 def _plotly_whiskers(values: ArrayLike, band: Any) -> dict[str, Any]:
-    below, above = map(rounded, _whiskers(values, band))
-    ends = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
-    return {"error_y": {**ends, "thickness": 1.2, "width": 4}}
+    ends = _whiskers(values, band)
+    if ends is None:
+        return {}
+    below, above = map(rounded, ends)
+    bars = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+    return {"error_y": {**bars, "thickness": 1.2, "width": 4}}
 
 
 def _faint(color: str, opacity: float) -> str:
