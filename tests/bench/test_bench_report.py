@@ -253,6 +253,11 @@ def test_methods_without_a_baseline_are_only_listed(make_results: MakeResults) -
     assert write_report(root).is_file()
 
 
+def test_a_changed_filter_beside_a_baseline_is_no_ablation(make_results: MakeResults) -> None:
+    root = make_results(made_up_suite(methods=("baseline", "fac@mu=30"), seeds=3))
+    assert "not both FAC and its baseline on one task" in verdict(summarize(read_results(root)))
+
+
 def test_an_ablation_is_compared_with_the_filter_as_it_is(make_results: MakeResults) -> None:
     methods = ("fac", "fac@epsilon=0.1", "fac@epsilon=0.5")
     root = make_results(made_up_suite(methods=methods, seeds=5))
@@ -311,9 +316,8 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
     mine, other = (summary.get(("Pendulum-v1", "sac"), name) for name in budgets[:2])
     assert mine is not None
     assert other is not None
-    found = tables._paired(mine, other, "rewards")
+    found = mine.against(other, "rewards")
     assert found is not None
-    assert found.paired
     both = [mine.rewards[seed] - other.rewards[seed] for seed in (1, 2, 3, 4)]  # that both have
     assert found.difference.value == pytest.approx(np.mean(both))
     figure = reward_over_bytes(summary, ("Pendulum-v1", "sac"))

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from bench_made_up import made_up_suite
 
-from frugalrl.bench.aggregate import summarize
+from frugalrl.bench.aggregate import Summary, summarize
 from frugalrl.bench.errors import BenchError
+from frugalrl.bench.report import tables
+from frugalrl.bench.report.table import Column
 from frugalrl.bench.report.verdict import warnings
 from frugalrl.bench.results import read_columns, read_results
 from frugalrl.bench.suites import Task
@@ -108,9 +110,8 @@ def test_summaries_by_hand(make_results: MakeResults) -> None:
     assert fac.stored_share == 0.5
     assert fac.mean("control_cost") == 51.0
     assert fac.against_reference is not None
-    assert fac.against_reference.paired
     assert fac.against_reference.difference.interval == (2.0, 2.0)
-    assert summary.over_tasks == ()  # one task needs no scores over tasks
+    assert summary.scores == {}  # one task needs no scores over tasks
 
 
 def test_normalised_scores_by_hand(make_results: MakeResults) -> None:
@@ -131,19 +132,31 @@ def test_normalised_scores_by_hand(make_results: MakeResults) -> None:
     summary = summarize(read_results(root))
     np.testing.assert_allclose(summary.scores["fac"]["Pendulum-v1", "sac"], 0.5)
     np.testing.assert_allclose(summary.scores["fac"]["Hopper-v5", "sac"], 2.0)
-    fac = next(entry for entry in summary.over_tasks if entry.method == "fac")
-    assert fac.mean.value == pytest.approx(1.25)
-    assert fac.improvement is not None
-    assert fac.improvement.value == 0.5  # better on one task, worse on the other
+    row = tables.over_tasks(summary).rows[1]
+    assert row[tables.METHOD].value == "fac"
+    assert row[Column("Mean")].value == pytest.approx(1.25)
+    chance = summary.improvement("fac")
+    assert chance is not None
+    assert chance.value == 0.5  # better on one task, worse on the other
 
 
 def test_a_baseline_no_better_than_random_is_left_out(make_results: MakeResults) -> None:
-    root = make_results(made_up_suite(methods=("baseline",), seeds=2))
-    for path in root.glob("runs/**/done.json"):
+    names = ("Pendulum-v1", "Hopper-v5", "Swimmer-v5")
+    tasks = tuple(Task(name, "sac", 100) for name in names)
+    root = make_results(made_up_suite(tasks, ("baseline",), 2))
+    for path in root.glob("runs/Pendulum-v1/**/done.json"):
         done = read_json(path)
         assert done is not None
         write_json(path, {**done, "random_reward": 1e6})
-    assert summarize(read_results(root)).not_normalised == (("Pendulum-v1", "sac"),)
+    summary = summarize(read_results(root))
+    assert set(summary.scores["baseline"]) == {("Hopper-v5", "sac"), ("Swimmer-v5", "sac")}
+    assert any("for want of a reference: Pendulum-v1 (SAC)." in it for it in warnings(summary))
+
+
+def mean_of(summary: Summary, method: str) -> float:
+    entry = summary.get(("Pendulum-v1", "sac"), method)
+    assert entry is not None
+    return entry.reward.value
 
 
 def test_unequal_seeds_are_named(make_results: MakeResults) -> None:
@@ -152,7 +165,8 @@ def test_unequal_seeds_are_named(make_results: MakeResults) -> None:
     laber = summary.get(("Pendulum-v1", "sac"), "laber")
     assert laber is not None
     assert laber.against_reference is not None
-    assert not laber.against_reference.paired
+    difference = laber.reward.value - mean_of(summary, "baseline")  # over all seeds of each
+    assert laber.against_reference.difference.value == pytest.approx(difference)
 
 
 def test_the_same_results_give_the_same_intervals(make_results: MakeResults) -> None:

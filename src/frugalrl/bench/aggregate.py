@@ -50,6 +50,16 @@ class MethodSummary:
         """Seeds of the finished runs."""
         return tuple(self.runs)
 
+    def against(self, other: MethodSummary | None, measure: str) -> Comparison | None:
+        """Compare with another method by `rewards` or `late`, on the seeds that both have."""
+        if other is None or other is self:
+            return None
+        found, others = getattr(self, measure), getattr(other, measure)
+        seeds = found.keys() & others.keys()
+        shared, compared = ({seed: side[seed] for seed in seeds} for side in (found, others))
+        names = (*self.task, self.method, other.method, "equal size", measure)
+        return statistics.compare_means(shared, compared, generator_for(*names))
+
     def mean(self, key: str) -> float:
         """Average a measured number over seeds, by its name in a run's summary."""
         return finite_mean(result.number(key) for result in self.runs.values())
@@ -91,18 +101,6 @@ class MethodSummary:
 
 
 @dataclass(frozen=True)
-class SuiteSummary:
-    """One method over all tasks, in normalised scores."""
-
-    method: str
-    tasks: int
-    iqm: Estimate
-    mean: Estimate
-    improvement: Estimate | None
-    """Probability that a run of this method beats one of the baseline's on the same task."""
-
-
-@dataclass(frozen=True)
 class Summary:
     """Everything that tables and figures need."""
 
@@ -110,11 +108,9 @@ class Summary:
     reference: str
     """The method that others are compared with: the baseline, or FAC as it is in an ablation."""
     methods: dict[tuple[TaskKey, str], MethodSummary]
-    over_tasks: tuple[SuiteSummary, ...]
     scores: dict[str, dict[TaskKey, Scores]]
-    """Normalised scores by method and task."""
-    not_normalised: tuple[TaskKey, ...]
-    """Tasks left out of the normalised scores: no baseline, or no better than random actions."""
+    """Scores by method and task: 0 is a uniformly random policy, 1 the baseline's mean. Without
+    tasks whose baseline is no better than random; nothing where fewer than two are left."""
 
     def get(self, task: TaskKey, method: str) -> MethodSummary | None:
         """Find a method's summary on a task."""
@@ -124,6 +120,15 @@ class Summary:
         """Give the summaries of some methods on a task, in that order; of all without names."""
         found = (self.get(task, name) for name in names or self.results.methods)
         return [entry for entry in found if entry is not None]
+
+    def improvement(self, method: str) -> Estimate | None:
+        """Estimate the probability that a run of a method beats one of the baseline's on a task."""
+        scores = self.scores.get(method)
+        if scores is None or method == BASELINE:
+            return None
+        others = [self.scores[BASELINE][task] for task in scores]
+        generator = generator_for("suite", method, "better")
+        return statistics.estimate_improvement(list(scores.values()), others, generator)
 
     @property
     def fewest_seeds(self) -> int:
@@ -152,16 +157,12 @@ def summarize(results: Results) -> Summary:
         baseline = entries.get((task, BASELINE))
         if baseline is None or not entry.rewards:
             continue
-        # 0 is a uniformly random policy, 1 the baseline's mean.
         low, high = baseline.mean("random_reward"), baseline.mean("reward")
         if high > low:
             rewards = np.array(list(entry.rewards.values()))
             scores.setdefault(method, {})[task] = (rewards - low) / (high - low)
-    common = scores.get(BASELINE, {})
-    left_out = tuple(task for task in results.tasks if task not in common)
-    scored = [method for method in results.methods if method in scores and len(common) > 1]
-    over = tuple(_summarize_suite(method, scores[method], common) for method in scored)
-    return Summary(results, reference, entries, over, scores, left_out)
+    several = len(scores.get(BASELINE, {})) > 1
+    return Summary(results, reference, entries, scores if several else {})
 
 
 def _summarize_method(
@@ -174,9 +175,6 @@ def _summarize_method(
     rewards, late = _rewards(runs), _finite(late)
     means, late_means = (list(found.values()) or [math.nan] for found in (rewards, late))
     generator = partial(generator_for, *task, method)
-    comparison = None
-    if compared and rewards:
-        comparison = statistics.compare_means(rewards, compared, generator("difference"))
     return MethodSummary(
         task=task,
         method=method,
@@ -186,22 +184,8 @@ def _summarize_method(
         late=late,
         late_reward=statistics.estimate_mean(late_means, generator("late")),
         iqm=statistics.stratified_bootstrap([means], statistics.pooled_iqm, generator("iqm")),
-        against_reference=comparison,
+        against_reference=statistics.compare_means(rewards, compared, generator("difference")),
     )
-
-
-def _summarize_suite(
-    method: str, scores: dict[TaskKey, Scores], baseline: dict[TaskKey, Scores]
-) -> SuiteSummary:
-    tasks = list(scores.values())
-    generator = partial(generator_for, "suite", method)
-    improvement = None
-    if method != BASELINE:
-        others = [baseline[task] for task in scores]
-        improvement = statistics.estimate_improvement(tasks, others, generator("better"))
-    iqm = statistics.stratified_bootstrap(tasks, statistics.pooled_iqm, generator("iqm"))
-    mean = statistics.stratified_bootstrap(tasks, statistics.pooled_mean, generator("mean"))
-    return SuiteSummary(method, len(tasks), iqm, mean, improvement)
 
 
 def buffer_mean(runs: dict[int, Result], *keys: str) -> float:

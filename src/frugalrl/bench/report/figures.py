@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def all_figures(summary: Summary) -> list[Figure]:
     if any(rule_of(name)[1] for name in summary.results.methods):  # a share of the steps
         for task in tasks:
             figures += [reward_over_bytes(summary, task, late=late) for late in (False, True)]
-    if summary.over_tasks:
+    if summary.scores:
         figures.append(performance_profiles(summary))
     for task in tasks:
         figures += [buffer_growth(summary, task), acceptance(summary, task)]
@@ -279,7 +279,7 @@ def computation_time(summary: Summary) -> Figure:
     head = ("time", "Computation time", "", "training time, s")
     caption = "Mean over seeds of the wall time spent stepping and learning, on one core."
     labels = list(map(task_name, tasks))
-    scale: Literal["linear", "log"] = "log" if len(tasks) > 2 else "linear"
+    scale = "log" if len(tasks) > 2 else "linear"
     return Figure(*head, traces, caption, "resources", labels, y_scale=scale)
 
 

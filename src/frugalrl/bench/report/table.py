@@ -86,9 +86,7 @@ NOTHING = Entry(_NONE)
 
 def number(value: float, digits: int = 2, *, sign: bool = False) -> Entry:
     """Show a number, a dash where there is none."""
-    if not math.isfinite(value):
-        return NOTHING
-    return Entry(show(value, digits, sign=sign), value)
+    return Entry(show(value, digits, sign=sign), value) if math.isfinite(value) else NOTHING
 
 
 def show(value: float, digits: int = 2, *, sign: bool = False) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
-from frugalrl.bench import measures, paper
+from frugalrl.bench import measures, paper, statistics
 from frugalrl.bench.aggregate import (
     BASELINE,
     FAC,
@@ -34,7 +35,7 @@ from frugalrl.bench.report.table import (
     show,
     show_interval,
 )
-from frugalrl.bench.statistics import Comparison, Estimate, compare_means
+from frugalrl.bench.statistics import Comparison, Estimate
 from frugalrl.training.presets import find_preset
 
 TASK = Column("Task", numeric=False)
@@ -110,13 +111,17 @@ def methods(summary: Summary) -> Iterator[Row]:
 def over_tasks(summary: Summary) -> Iterator[Row]:
     """Normalised scores over tasks; nothing for a single task."""
     better = Column("P(better than baseline)", "probability of improvement; 0.5 is no difference")
-    for entry in summary.over_tasks:
-        chance = entry.improvement
+    for name in filter(summary.scores.get, summary.results.methods):
+        scores = list(summary.scores[name].values())
+        generator = partial(generator_for, "suite", name)
+        iqm = statistics.stratified_bootstrap(scores, statistics.pooled_iqm, generator("iqm"))
+        mean = statistics.stratified_bootstrap(scores, statistics.pooled_mean, generator("mean"))
+        chance = summary.improvement(name)
         yield {
-            METHOD: Entry(summary.results.method(entry.method).label, entry.method),
-            Column("Tasks"): number(entry.tasks, 0),
-            Column("IQM"): _interval(entry.iqm),
-            Column("Mean"): _interval(entry.mean),
+            METHOD: Entry(summary.results.method(name).label, name),
+            Column("Tasks"): number(len(scores), 0),
+            Column("IQM"): _interval(iqm),
+            Column("Mean"): _interval(mean),
             better: _judged(chance, clear=chance.excludes(0.5), even=0.5) if chance else NOTHING,
         }
 
@@ -135,30 +140,29 @@ def equal_size(summary: Summary) -> Iterator[Row]:
     """Compare every rule with chance and with a ring that have as many places."""
     size_column = Column("Size", "what the buffer's size is", numeric=False)
     late_column = Column("Second half", "mean reward of the evaluations in it")
-    for task in summary.results.tasks:
-        groups: dict[str, list[MethodSummary]] = {}
-        for entry in summary.entries(task):
-            size = _size_of(summary.results.method(entry.method))
-            if size is not None:
-                groups.setdefault(size, []).append(entry)
-        for size, entries in groups.items():
-            rules = {rule_of(entry.method)[0]: entry for entry in entries}
-            controls = [rules.get(name) for name in CONTROLS]
-            for entry in entries if any(controls) else ():
-                digits = _digits(summary, entry)
-                label = summary.results.method(rule_of(entry.method)[0]).label
-                yield {
-                    TASK: _task_entry(summary, task, {}),
-                    size_column: Entry(size, size),
-                    METHOD: Entry(label, entry.method),
-                    Column("Seeds"): number(len(entry.seeds), 0),
-                    Column("Transitions"): number(entry.size, 0),
-                    Column("MB"): number(entry.bytes / 1e6, 2),
-                    Column("Mean reward"): _interval(entry.reward, digits),
-                    **_against(entry, controls, "rewards", digits),
-                    late_column: _interval(entry.late_reward, digits),
-                    **_against(entry, controls, "late", digits),
-                }
+    groups: dict[tuple[TaskKey, str], list[MethodSummary]] = {}
+    for (task, name), entry in summary.methods.items():
+        size = _size_of(summary.results.method(name))
+        if size is not None:
+            groups.setdefault((task, size), []).append(entry)
+    for (task, size), entries in groups.items():
+        rules = {rule_of(entry.method)[0]: entry for entry in entries}
+        controls = [rules.get(name) for name in CONTROLS]
+        for entry in entries if any(controls) else ():
+            digits = _digits(summary, entry)
+            label = summary.results.method(rule_of(entry.method)[0]).label
+            yield {
+                TASK: _task_entry(summary, task, {}),
+                size_column: Entry(size, size),
+                METHOD: Entry(label, entry.method),
+                Column("Seeds"): number(len(entry.seeds), 0),
+                Column("Transitions"): number(entry.size, 0),
+                Column("MB"): number(entry.bytes / 1e6, 2),
+                Column("Mean reward"): _interval(entry.reward, digits),
+                **_against(entry, controls, "rewards", digits),
+                late_column: _interval(entry.late_reward, digits),
+                **_against(entry, controls, "late", digits),
+            }
 
 
 def _size_of(method: Method) -> str | None:
@@ -177,22 +181,10 @@ def _against(
     about = "difference paired by seed; more is better"
     if measure == "late":
         about = "difference of the second half, paired by seed"
-    columns = [Column("vs random slot", about), Column("vs ring", about)]
-    found = [_difference(_paired(entry, other, measure), digits) for other in controls]
-    return dict(zip(columns, found, strict=True))
-
-
-def _paired(mine: MethodSummary, other: MethodSummary | None, measure: str) -> Comparison | None:
-    """Compare two methods by `rewards` or `late` on the seeds that both have; None without any."""
-    if other is None or other is mine:
-        return None
-    found, others = getattr(mine, measure), getattr(other, measure)
-    seeds = sorted(found.keys() & others.keys())
-    if not seeds:
-        return None
-    generator = generator_for(*mine.task, mine.method, other.method, "equal size", measure)
-    shared, compared = ({seed: side[seed] for seed in seeds} for side in (found, others))
-    return compare_means(shared, compared, generator)
+    return {
+        Column(f"vs {name}", about): _difference(entry.against(other, measure), digits)
+        for name, other in zip(("random slot", "ring"), controls, strict=True)
+    }
 
 
 @_table(
@@ -414,36 +406,32 @@ def _comparison(
     head: Row, other: MethodSummary, fac: MethodSummary, printed: paper.Row, sign: str, name: str
 ) -> Row:
     """Compare FAC with another method, which has a sign in the headings."""
+    row = dict(head)
 
-    def both(label: str, about: str, key: str, shown: Callable[[MethodSummary], Entry]) -> Row:
-        row = {}
-        for mark, who, entry, side in ((sign, name, other, other.method), ("F", "FAC", fac, FAC)):
-            column = Column(f"{label} {mark}", f"{about} of {who}")
-            row[column] = _beside(shown(entry), printed, f"{key}_{side}")
-        return row
+    def add(label: str, about: str, key: str, entry: Entry) -> None:
+        row[Column(label, about)] = _beside(entry, printed, key)
 
-    def derived(label: str, about: str, key: str, value: float, *, sign: bool = False) -> Row:
-        return {Column(label, about): _beside(number(value, 2, sign=sign), printed, key)}
+    def both(label: str, about: str, key: str, shown: Callable[[MethodSummary], Entry]) -> None:
+        add(f"{label} {sign}", f"{about} of {name}", f"{key}_{other.method}", shown(other))
+        add(f"{label} F", f"{about} of FAC", f"{key}_{FAC}", shown(fac))
 
     shared = [seed for seed in other.convergence if seed in fac.convergence]
     points = [finite_mean([entry.convergence[s] for s in shared]) for entry in (other, fac)]
     earlier = "how much earlier FAC converges, mean of the seeds' differences"
-    gain, cut = measures.reduction(*points), measures.reduction(other.size, fac.size)
+    cut = measures.reduction(other.size, fac.size)
     rewards = other.mean("paper_reward"), fac.mean("paper_reward")
-    change = measures.reward_change(*rewards)
+    change = number(measures.reward_change(*rewards), sign=True)
     efficiency = "reward per stored transition, FAC's over the other's"
     ratio = measures.sample_efficiency(rewards[0], other.size, rewards[1], fac.size)
-    return {
-        **head,
-        **both("CP", "convergence point, in steps,", "cp", _settled),
-        **derived("Δ CP %", earlier, "delta_cp_percent", gain),
-        **both("|R|", "transitions in the final buffer", "buffer", lambda it: number(it.size, 0)),
-        **derived("Δ |R| %", "cut of the buffer", "buffer_cut_percent", cut),
-        **both("R", "reward, as the paper measured,", "reward", _spread),
-        **derived("Δ R %", "change of reward", "delta_reward_percent", change, sign=True),
-        **derived("P", efficiency, "sample_efficiency_P", ratio),
-        **both("full reward", "deterministic reward", "", lambda it: number(it.reward.value, 2)),
-    }
+    both("CP", "convergence point, in steps,", "cp", _settled)
+    add("Δ CP %", earlier, "delta_cp_percent", number(measures.reduction(*points)))
+    both("|R|", "transitions in the final buffer", "buffer", lambda it: number(it.size, 0))
+    add("Δ |R| %", "cut of the buffer", "buffer_cut_percent", number(cut))
+    both("R", "reward, as the paper measured,", "reward", _spread)
+    add("Δ R %", "change of reward", "delta_reward_percent", change)
+    add("P", efficiency, "sample_efficiency_P", number(ratio))
+    both("full reward", "deterministic reward", "", lambda it: number(it.reward.value))
+    return row
 
 
 def _spread(entry: MethodSummary, key: str = "paper_reward") -> Entry:

@@ -7,10 +7,10 @@ from collections import Counter
 
 import numpy as np
 
-from frugalrl.bench.aggregate import BASELINE, FAC, MethodSummary, Summary, generator_for, task_name
+from frugalrl.bench.aggregate import BASELINE, FAC, MethodSummary, Summary, task_name
 from frugalrl.bench.methods import rule_of
 from frugalrl.bench.report.table import digits_for, show, show_interval
-from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL, compare_means
+from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL
 
 _CONTROLS = {
     "random-slot": "overwriting at random in a buffer of the same size",
@@ -41,9 +41,9 @@ def verdict(summary: Summary) -> str:
     if pairs:
         first = _one_task(*pairs[0]) if len(pairs) == 1 else _many_tasks(summary, pairs)
         return f"{first} {_controls(summary, [fac for fac, _ in pairs])}"
-    variants = [entry for entry in summary.methods.values() if entry.method.startswith(f"{FAC}@")]
-    if any(entry.against_reference for entry in variants):
-        return f"{_ablation(summary, variants)} {strength}"
+    ablation = _ablation(summary)
+    if ablation:
+        return f"{ablation} {strength}"
     return (
         f"These results hold {len(summary.results.runs)} runs of {', '.join(methods)}, but not "
         f"both FAC and its baseline on one task, so they cannot compare the two. {strength}"
@@ -80,8 +80,9 @@ def warnings(summary: Summary) -> list[str]:
         counts = ", ".join(f"{count} {state}" for state, count in states.items())
         total = len(problems) + len(summary.results.runs)
         notes.append(f"{len(problems)} of {total} runs have no result: {counts}.")
-    if summary.over_tasks and summary.not_normalised:
-        left = ", ".join(task_name(task) for task in summary.not_normalised)
+    scored = summary.scores.get(BASELINE, summary.results.tasks)
+    left = ", ".join(task_name(task) for task in summary.results.tasks if task not in scored)
+    if left:
         notes.append(f"Left out of the scores over tasks, for want of a reference: {left}.")
     commits = {str(result.done.get("commit")) for result in summary.results.runs}
     if len(commits) > 1:
@@ -141,20 +142,22 @@ def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
     return f"{text}: {side} seed by seed that Welch's test (p = {show(welch)}) does not confirm."
 
 
-def _ablation(summary: Summary, variants: list[MethodSummary]) -> str:
-    """Say what other parameters did, where there is only the filter as it is to compare with."""
+def _ablation(summary: Summary) -> str:
+    """Say what other parameters did, where there is the filter as it is to compare with."""
     clear: dict[str, list[str]] = {"higher": [], "lower": []}
     shares = []
     several = len(summary.results.tasks) > 1
-    for entry in variants:
-        found, fac = entry.against_reference, summary.get(entry.task, FAC)
-        if found is None or fac is None:
+    for (task, method), entry in summary.methods.items():
+        found, fac = entry.against_reference, summary.get(task, FAC)
+        if not method.startswith(f"{FAC}@") or found is None or fac is None:
             continue
         shares.append(100.0 * entry.size / fac.size)
         if found.clear:
-            where = f" on {task_name(entry.task)}" if several else ""
+            where = f" on {task_name(task)}" if several else ""
             side = "higher" if found.difference.value > 0 else "lower"
-            clear[side].append(entry.method.partition("@")[2] + where)
+            clear[side].append(method.partition("@")[2] + where)
+    if not shares:
+        return ""
     parts = []
     for side, names in clear.items():
         if names:
@@ -176,10 +179,9 @@ def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary
         f"Over {len(pairs)} tasks FAC ended with {show(float(np.median(shares)), 0)} % of the "
         f"baseline's transitions (median; {show(min(shares), 0)} to {show(max(shares), 0)} %)"
     )
-    over = next((entry for entry in summary.over_tasks if entry.method == FAC), None)
-    if over is None or over.improvement is None:
+    chance = summary.improvement(FAC)
+    if chance is None:
         return f"{text}; their rewards have no common scale to compare them on."
-    chance = over.improvement
     judged = "too few seeds to tell" if chance.interval is None else "no clear difference"
     if chance.excludes(0.5):
         judged = "better than even" if chance.value > 0.5 else "worse than even"
@@ -205,18 +207,11 @@ def _controls(summary: Summary, facs: list[MethodSummary]) -> str:
     if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
         return f"With {seeds} it cannot be told from its controls ({', '.join(outcomes)})."
     same = [words for words, signs in outcomes.items() if not any(signs)]
-    parts = [f"{words} did not do measurably worse" for words in same]
     if same == list(_CONTROLS.values()):
         parts = [f"neither {same[0]} nor {same[1]} did measurably worse"]
-    for words, signs in outcomes.items():
-        worse, better = signs.count(1), signs.count(-1)
-        outcome = f"worse on {worse}, better on {better} of them"
-        if len(signs) == 1:
-            outcome = "worse" if worse else "better"
-        elif worse == len(signs):
-            outcome = "worse on all of them"
-        if words not in same:
-            parts.append(f"{words} did {outcome}")
+    else:
+        told = sorted(outcomes.items(), key=lambda item: any(item[1]))  # those alike first
+        parts = [f"{words} did {_outcome(signs)}" for words, signs in told]
     meaning = "so these results do not show that it matters what is kept"
     if all(sum(signs) > 0 and min(signs) >= 0 for signs in outcomes.values()):
         meaning = "which speaks for what FAC keeps"
@@ -224,13 +219,21 @@ def _controls(summary: Summary, facs: list[MethodSummary]) -> str:
     return text[0].upper() + text[1:]
 
 
+def _outcome(signs: list[int]) -> str:
+    worse, better = signs.count(1), signs.count(-1)
+    if not worse and not better:
+        return "not do measurably worse"
+    if len(signs) == 1:
+        return "worse" if worse else "better"
+    if worse == len(signs):
+        return "worse on all of them"
+    return f"worse on {worse}, better on {better} of them"
+
+
 def _beats(fac: MethodSummary, control: MethodSummary) -> int:
     """Tell whether FAC's reward is above a control's (1), below (-1), or not to be told apart."""
-    if not fac.rewards or not control.rewards:
-        return 0
-    generator = generator_for(*fac.task, control.method, "control")
-    found = compare_means(fac.rewards, control.rewards, generator)
-    return int(math.copysign(1, found.difference.value)) if found.clear else 0
+    found = fac.against(control, "rewards")
+    return int(math.copysign(1, found.difference.value)) if found and found.clear else 0
 
 
 def _seeds(count: int) -> str:
