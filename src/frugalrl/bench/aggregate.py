@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,9 +60,16 @@ class MethodSummary:
         names = (*self.task, self.method, other.method, "equal size", measure)
         return statistics.compare_means(shared, compared, generator_for(*names))
 
-    def mean(self, key: str) -> float:
-        """Average a measured number over seeds, by its name in a run's summary."""
-        return finite_mean(result.number(key) for result in self.runs.values())
+    def mean(self, *keys: str) -> float:
+        """Average a measured number over seeds, by its path in a run's summary."""
+
+        def measured(result: Result) -> float:
+            found: object = result.done
+            for key in keys:
+                found = found.get(key) if isinstance(found, Mapping) else None
+            return float(found) if isinstance(found, (int, float)) else math.nan
+
+        return finite_mean(map(measured, self.runs.values()))
 
     def sd(self, key: str) -> float:
         """Standard deviation of a measured number over seeds, NaN for one seed."""
@@ -186,18 +193,6 @@ def _summarize_method(
         iqm=statistics.stratified_bootstrap([means], statistics.pooled_iqm, generator("iqm")),
         against_reference=statistics.compare_means(rewards, compared, generator("difference")),
     )
-
-
-def buffer_mean(runs: dict[int, Result], *keys: str) -> float:
-    """Average a measure of the final buffers over seeds, by its path in the run's summary."""
-
-    def measure(result: Result) -> float:
-        found: object = result.buffer
-        for key in keys:
-            found = found.get(key) if isinstance(found, dict) else None
-        return float(found) if isinstance(found, (int, float)) else math.nan
-
-    return finite_mean(map(measure, runs.values()))
 
 
 def _rewards(runs: dict[int, Result]) -> dict[int, float]:

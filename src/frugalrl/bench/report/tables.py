@@ -15,7 +15,6 @@ from frugalrl.bench.aggregate import (
     MethodSummary,
     Summary,
     TaskKey,
-    buffer_mean,
     finite_mean,
     generator_for,
     task_name,
@@ -247,16 +246,14 @@ def benchmarks(summary: Summary) -> Iterator[Row]:
     }
     which = Column("Which", "indices of the important dimensions, first seed", numeric=False)
     for task in summary.results.tasks:
-        runs = summary.results.select(task, FAC) or summary.results.select(task, BASELINE)
+        entry = summary.get(task, FAC) or summary.get(task, BASELINE)
         printed = paper.published("benchmarks", task[0]) or {}
-        found = {column: number(buffer_mean(runs, key), 0) for column, key in columns.items()}
-        dims = next((r.buffer.get("dimensions") for r in runs.values()), None) or []
-        if any(entry.value is not None for entry in found.values()):
-            yield {
-                TASK: _task_entry(summary, task, printed),
-                **{column: _beside(found[column], printed, columns[column]) for column in columns},
-                which: Entry(", ".join(map(str, dims)) or "–"),
-            }
+        if entry is not None and math.isfinite(entry.mean("buffer", "observations")):
+            row: Row = {TASK: _task_entry(summary, task, printed)}
+            for column, key in columns.items():
+                row[column] = _beside(number(entry.mean("buffer", key), 0), printed, key)
+            dimensions = next(iter(entry.runs.values())).buffer.get("dimensions") or []
+            yield row | {which: Entry(", ".join(map(str, dimensions)) or "–")}
 
 
 @_table(
@@ -309,9 +306,9 @@ def theorems(summary: Summary) -> Iterator[Row]:
         ("measures", "theorem_gap"): (Column("Theorem's gap", "(λ + 1) log(λ + 1)/m"), 3),
     }
     for entry in summary.methods.values():
-        if math.isfinite(buffer_mean(entry.runs, "measures", "entropy_limit")):
+        if math.isfinite(entry.mean("buffer", "measures", "entropy_limit")):
             yield _names(summary, entry) | {
-                column: number(buffer_mean(entry.runs, *keys), digits)
+                column: number(entry.mean("buffer", *keys), digits)
                 for keys, (column, digits) in columns.items()
             }
 
@@ -335,14 +332,16 @@ def predictions(summary: Summary) -> Iterator[Row]:
         Column("Entropy, measured", "FAC less baseline, nats"),
     )
     for task in summary.results.tasks:
-        baseline = summary.results.select(task, BASELINE)
-        found = [result.buffer.get("gradients") for result in baseline.values()]
+        baseline = summary.get(task, BASELINE)
+        if baseline is None:
+            continue
+        found = [result.buffer.get("gradients") for result in baseline.runs.values()]
         ratios = [both["baseline"] / both["fac"] for both in found if both and both["fac"] > 0.0]
-        factor = buffer_mean(baseline, "minibatch", "factor")
-        rise = buffer_mean(baseline, "measures", "theorem_gap")
-        before = buffer_mean(baseline, "measures", "entropy")
+        factor = baseline.mean("buffer", "minibatch", "factor")
+        rise = baseline.mean("buffer", "measures", "theorem_gap")
+        before = baseline.mean("buffer", "measures", "entropy")
         for entry in summary.entries(task, FRUGAL):
-            risen = buffer_mean(entry.runs, "measures", "entropy") - before
+            risen = entry.mean("buffer", "measures", "entropy") - before
             variance = [number(factor, 2), number(finite_mean(ratios), 3)]
             shown = variance if entry.method == FAC else [NOTHING, NOTHING]
             shown = [*shown, number(rise, 3, sign=True), number(risen, 3, sign=True)]
