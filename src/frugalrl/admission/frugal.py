@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.admission.density_kernels import KERNELS
-from frugalrl.admission.offer import NO_SLOTS, Offer, Rows, are_finite, as_rows, finite_rows
+from frugalrl.admission.offer import NO_SLOTS, Offer, Rows, are_finite, as_rows
 from frugalrl.admission.partition import (
     AXIS,
     Range,
@@ -22,7 +22,7 @@ from frugalrl.admission.partition import (
     known_bounds,
     make_partition,
 )
-from frugalrl.admission.phi import DONE, NO_ROOM, SLOT_TAKEN, Phi, longer
+from frugalrl.admission.phi import DONE, NO_ROOM, NOT_FINITE, SLOT_TAKEN, Phi, longer
 from frugalrl.admission.protocol import DROP, STORE, Decisions, Floats, Slots
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 from frugalrl.compiling import compiled
@@ -178,7 +178,7 @@ class WarmUp:
     @property
     def is_complete(self) -> bool:
         """Whether no transition is to come, and no slot."""
-        return self._state.tolist() == [self._settings.warmup_steps, 0]
+        return self.seen == self._settings.warmup_steps and not self._state.item(1)
 
     @property
     def nbytes(self) -> int:
@@ -195,13 +195,14 @@ class WarmUp:
         """Slots in use, in ascending order."""
         return np.flatnonzero(self._row_in)
 
-    def decide(self, offer: Offer) -> bool:
-        """Take the rows of an offer, unless that has been done; False where a slot is in use."""
-        arguments = self._settings.warmup_steps, self._settings.warmup != "observe", *offer.arrays
+    def decide(self, offer: Offer, rows: Rows) -> int:
+        """Take rows, unless that has been done; gives what that comes to."""
+        most, stores = self._settings.warmup_steps, self._settings.warmup != "observe"
         while True:
-            status = _take_rows(self._states, self._rewards, self._row_in, self._state, *arguments)
+            warm_up = self._states, self._rewards, self._row_in, self._state
+            status = _take_rows(warm_up, most, stores, rows, offer.answer)
             if status != NO_ROOM:
-                return bool(status == DONE)
+                return status
             self._make_room(len(offer.codes), int(offer.slots.max(initial=-1)))
 
     def _make_room(self, rows: int, slot: int) -> None:
@@ -216,10 +217,10 @@ class WarmUp:
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Give the last row, which this is, its slot, unless it has one."""
-        seen, is_awaited = self._state.tolist()
-        if is_awaited:
-            self._make_room(0, slot)
-            self._row_in[slot] = seen
+        if self._state.item(1):
+            if slot >= len(self._row_in):
+                self._make_room(0, slot)
+            self._row_in[slot] = self.seen
             self._state[1] = 0
 
     def forget(self, slot: int) -> None:
@@ -241,8 +242,9 @@ class WarmUp:
         left = held = np.flatnonzero(slots >= 0)
         if settings.warmup == "filter":
             # Which of them are left when they pass through admission, in order.
-            trial = Offer((states[held], rewards[held]), np.arange(len(held)))
-            Phi(settings, partition, scale).decide(trial)
+            rows = states[held], rewards[held]
+            trial = Offer(rows, np.arange(len(held)))
+            Phi(settings, partition, scale).decide(trial, rows)
             row_in_place = dict(zip(trial.places.tolist(), held.tolist(), strict=True))
             row_in_place.pop(-1, None)
             left = np.array(sorted(row_in_place.values()), dtype=np.int64)
@@ -282,20 +284,22 @@ class WarmUp:
             and are_finite(*rows)
         ):
             raise ValueError("the warm-up does not fit itself: a slot twice, or too many steps")
-        self._states, self._rewards = rows
+        self._states, self._rewards = (part.astype(np.float64) for part in rows)
         self._make_room(0, int(slots.max(initial=-1)))
         self._row_in[slots[is_held]] = np.flatnonzero(is_held) + 1
         self._state[:] = count, count > 0 and slots[-1] == _AWAITED
 
 
 @compiled
-def _take_rows(
-    states: Any, rewards: Any, row_in: Any, state: Any, most: Any, stores: Any,
-    new_states: Any, new_rewards: Any, free: Any, codes: Any, slots: Any, progress: Any,
-) -> int:  # fmt: skip
+def _take_rows(warm_up: Any, most: Any, stores: Any, rows: Any, answer: Any) -> int:
     """Take as many rows into a warm-up as it and the free slots allow, all of them or none."""
+    states, rewards, row_in, state = warm_up
+    new_states, new_rewards = rows
+    free, codes, slots, progress = answer
     if progress[1] < 0:
         return DONE
+    if not are_finite(new_states, new_rewards):
+        return NOT_FINITE
     first = state[0]
     decided = min(len(new_rewards), most - first)
     placed = 0
@@ -444,20 +448,25 @@ class FrugalFilter:
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        rows = finite_rows(observations, rewards, self._dimensions)
-        if self._owner != "buffer" or not self._dimensions:
+        dimensions = self._dimensions
+        rows = as_rows(observations, rewards, dimensions)
+        if self._owner != "buffer" or not dimensions:
             self._serve("buffer", rows[0].shape[1])
-        decisions = self._offer(rows, free)
+        decisions = self._offer((observations, rewards), rows, free)
         self._warn_of_scale()
         return decisions
 
-    def _offer(self, rows: Rows, free: Any) -> Decisions:
+    def _offer(self, given: tuple[Any, Any], rows: Rows, free: Any) -> Decisions:
+        """Decide about rows, which were given in another type, perhaps."""
         offer = self._last
-        if offer is None or not offer.is_same(rows, free):
+        if offer is None or not offer.is_same(given, free):
             self._end_warm_up()  # should an interrupt have kept the last offer from it
-            offer = self._last = Offer(rows, free, self._stage.given_up)
-        if not self._stage.decide(offer):
+            offer = self._last = Offer(given, free, self._stage.given_up)
+        status = self._stage.decide(offer, rows)
+        if status == SLOT_TAKEN:
             raise self._taken()
+        if status == NOT_FINITE:
+            raise ValueError("a buffer must not offer rows with NaN or infinity")
         self._end_warm_up(offer)
         return offer.decisions()
 
@@ -526,14 +535,13 @@ class FrugalFilter:
             )
         return is_stored
 
-    def _admit(
-        self, observations: NDArray[np.float64], rewards: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def _admit(self, observations: Floats, rewards: Floats) -> NDArray[np.bool_]:
         """Decide about finite rows of a stream."""
         count = len(rewards)
         if len(self._stream_slots) < count:
             self._find_stream_slots(count)
-        codes = self._offer((observations, rewards), self._stream_slots[:count]).codes
+        rows = observations, rewards
+        codes = self._offer(rows, rows, self._stream_slots[:count]).codes
         is_stored: NDArray[np.bool_] = codes == STORE
         self._stream_slots = self._stream_slots[np.count_nonzero(is_stored) :]
         if len(codes) == count:

@@ -10,27 +10,29 @@ from numpy.typing import ArrayLike, NDArray
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions
 from frugalrl.compiling import compiled
 
-Rows = tuple[NDArray[np.float64], NDArray[np.float64]]
+Rows = tuple[NDArray[np.floating], NDArray[np.floating]]
 """(n, d) observations and (n,) rewards."""
 NO_SLOTS = np.empty(0, dtype=np.int64)
+_SINGLE = np.dtype(np.float32)
 
 
 class Offer:
-    """Rows that are offered, and what is decided about them.
+    """What is decided about rows that are offered.
 
     It outlives the call that made it. Should an interrupt come between the decisions and their way
     to the owner, the owner offers the same again and gets the same answer.
 
     Args:
-        rows: not the owner's own arrays.
+        rows: as the owner gave them.
         free: slots, as the owner gave them.
         given_up: slots that the filter has given up and the owner does not know of yet. When free
             ones run out they are replaced, the others are released.
     """
 
-    def __init__(self, rows: Rows, free: Any, given_up: NDArray[np.int64] = NO_SLOTS) -> None:
-        self.rows = rows
-        self.free = free
+    def __init__(
+        self, rows: tuple[Any, Any], free: Any, given_up: NDArray[np.int64] = NO_SLOTS
+    ) -> None:
+        self._given = *rows, free
         count = len(rows[1])
         self.slots = np.ascontiguousarray(free[:count], np.int64)
         self.given_up = given_up
@@ -41,14 +43,15 @@ class Offer:
         """Rows decided, and free slots taken, or -1 when no more is to be decided."""
         self.released: NDArray[np.int64] | None = None
 
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What compiled code decides about, and where it writes what it decides."""
-        return *self.rows, self.slots, self.codes, self.places, self.progress
+    def is_same(self, rows: tuple[Any, Any], free: Any) -> bool:
+        """Whether another offer is this one made again: of the very same arrays."""
+        observations, rewards, slots = self._given
+        return free is slots and rows[0] is observations and rows[1] is rewards
 
-    def is_same(self, rows: Rows, free: Any) -> bool:
-        """Whether another offer is this one made again."""
-        return free is self.free and all(map(np.array_equal, rows, self.rows))
+    @property
+    def answer(self) -> tuple[NDArray[Any], ...]:
+        """Which slots compiled code takes, and where it writes what it decides."""
+        return self.slots, self.codes, self.places, self.progress
 
     def decisions(self) -> Decisions:
         """The answer."""
@@ -80,12 +83,15 @@ def are_finite(observations: Any, rewards: Any) -> bool:
 
 
 def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Rows:
-    """Copy (n, d) observations and (n,) rewards, any numbers.
+    """Give (n, d) observations and (n,) rewards, any numbers, as compiled code takes them.
 
     Args:
         observations: (n, d).
         rewards: (n,).
         dimensions: the d that is needed; 0 when any will do.
+
+    Returns:
+        Copies in float64; or, where both are float32 as in a buffer, the arrays themselves.
     """
     states, values = _numbers("observations", observations), _numbers("rewards", rewards)
     if states.ndim != 2 or values.shape != states.shape[:1]:
@@ -100,15 +106,9 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
         raise ValueError(
             f"observations has {found} dimensions, but this filter has begun with {dimensions}"
         )
+    if states.dtype == values.dtype == _SINGLE and states.flags.carray and values.flags.carray:
+        return states, values
     return states.astype(np.float64, "C"), values.astype(np.float64)
-
-
-def finite_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Rows:
-    """Copy what a buffer offers; it has refused what is not finite before."""
-    rows = as_rows(observations, rewards, dimensions)
-    if not are_finite(*rows):
-        raise ValueError("a buffer must not offer rows with NaN or infinity")
-    return rows
 
 
 def _numbers(argument: str, values: ArrayLike) -> NDArray[Any]:

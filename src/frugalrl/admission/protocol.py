@@ -44,9 +44,9 @@ class AdmissionFilter(Protocol):
     `frugalrl.check_filter`.
 
     An interrupt can come between what a filter does and its owner's hearing of it. The owner then
-    does the same again: it offers the same rows with the same `free` object, and the filter gives
-    the same answer; it places a row in a slot that the filter knows already, or lets it forget one
-    that it does not know, and nothing happens.
+    does the same again: it offers the very same arrays, and the filter gives the same answer; it
+    places a row in a slot that the filter knows already, or lets it forget one that it does not
+    know, and nothing happens.
 
     Under a byte limit the owner makes room for what `nbytes` may grow by: by a small share of
     itself at a time, not by doubling.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from frugalrl.admission.frugal import FrugalFilter, WarmUp
-from frugalrl.admission.offer import Offer, as_rows, finite_rows
+from frugalrl.admission.offer import Offer, are_finite, as_rows
 from frugalrl.admission.partition import AXIS, cell_key, checked_partition, make_partition
 from frugalrl.admission.protocol import REPLACE, STORE, Decisions, Floats, Slots
 from frugalrl.checks import integer_from
@@ -140,13 +140,16 @@ class ReleasedFilter:
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        rows = finite_rows(observations, rewards, len(self._bounds[0]))
+        given, rows = (observations, rewards), as_rows(observations, rewards, len(self._bounds[0]))
+        if not are_finite(*rows):
+            raise ValueError("a buffer must not offer rows with NaN or infinity")
         if not len(self._bounds[0]):
             self._expect(rows[0].shape[1], None)
-        if self._offer is None or not self._offer.is_same(rows, free):
-            offer = Offer(rows, free)
+        if self._offer is None or not self._offer.is_same(given, free):
+            offer = Offer(given, free)
             taken = 0
-            for row, (state, reward) in enumerate(zip(rows[0], rows[1].tolist(), strict=True)):
+            states = rows[0].astype(np.float64)
+            for row, (state, reward) in enumerate(zip(states, rows[1].tolist(), strict=True)):
                 slot = self._replaced_slot(state, reward)
                 offer.codes[row] = STORE if slot < 0 else REPLACE
                 if slot < 0 and taken < len(offer.slots):
