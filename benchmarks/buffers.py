@@ -220,6 +220,9 @@ CONTENDERS: dict[str, Callable[[str, int], Any]] = {
     "frugalrl": Ours,
     "frugalrl, FAC": lambda shape, capacity: Ours(shape, capacity, warmup_steps=2_000),
     "frugalrl, FAC's warm-up": lambda shape, capacity: Ours(
+        shape, 10 * capacity, warmup_steps=10 * capacity
+    ),
+    "frugalrl, FAC's warm-up, evicting": lambda shape, capacity: Ours(
         shape, capacity, warmup_steps=10 * capacity
     ),
     "frugalrl, another filter": lambda shape, capacity: Ours(

@@ -109,10 +109,7 @@ STATE = np.dtype(
 
 
 class Arrays(NamedTuple):
-    """The arrays of phi, as compiled functions pass them on.
-
-    Python hands them over as a plain tuple, whose types Numba finds out in half the time.
-    """
+    """The arrays of phi by name; Python passes a plain tuple, which takes Numba half the time."""
 
     slots: NDArray[Any]
     cells: NDArray[Any]
