@@ -83,6 +83,14 @@ def test_all_methods_of_a_task_and_seed_are_judged_by_the_same_cells() -> None:
     )  # a warm-up of 500; the rest is like it
 
 
+def test_of_an_empty_buffer_only_the_sizes_are_told() -> None:
+    suite = load_suite("smoke")
+    run = make_run(suite, suite.tasks[0], "fac", seed=0)
+    empty = filled(np.empty((0, 3)), np.empty(0))
+    found = describe_buffer(empty, run, train_config(run, {}, None), None)
+    assert found == {"observations": 3, "actions": ACTIONS.shape[0]}
+
+
 @pytest.mark.parametrize("algo", ["sac", "td3"])
 def test_the_variance_of_gradients_by_hand(algo: str) -> None:
     rng = np.random.default_rng(0)

@@ -179,8 +179,9 @@ def describe_buffer(
     The cells come from random steps. A buffer too small to be divided is not looked at.
     """
     held = buffer.transitions()
-    observations = np.asarray(held.observations).reshape(len(buffer), -1)
-    width, actions = observations.shape[1], int(np.prod(buffer.action_space.shape))
+    spaces = buffer.observation_space, buffer.action_space
+    width, actions = (int(np.prod(space.shape)) for space in spaces)
+    observations = np.asarray(held.observations).reshape(len(buffer), width)
     found: dict[str, Any] = {"observations": width, "actions": actions}
     if len(buffer) < width:
         return found
