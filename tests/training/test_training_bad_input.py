@@ -92,6 +92,7 @@ def test_unsupported_spaces(observation, action, message, tmp_path):
         ({"learning_starts": 240}, "learning_starts=240.*steps=240"),
         ({"batch_size": 32, "buffer_size": 20}, "batch_size=32.*buffer_size=20"),
         ({"batch_size": 999}, "batch_size=999.*steps=240"),
+        ({"batch_size": "many"}, "batch_size='many'"),
         ({"steps": 0}, "steps=0"),
         ({"steps": None}, "steps is not set"),
         ({"seed": -1}, "seed=-1"),

@@ -349,9 +349,10 @@ def resolve(config: TrainConfig) -> Resolved:
     chosen["out"] = None if config.out is None else Path(config.out)
     full = dataclasses.replace(config, **chosen)
     origins |= dict.fromkeys(_filter_settings(full), "given")
+    agent = agent_settings(full)
     _check_relations(full)
     used = _settings_of(make_admission(full, full.seed))
-    full = dataclasses.replace(full, net_arch=agent_settings(full).net_arch, **used)
+    full = dataclasses.replace(full, net_arch=agent.net_arch, **used)
     for name in _filter_settings(full):
         origins.setdefault(name, "default" if isinstance(config.admission, str) else "given")
     return Resolved(full, origins, _filter_notes(full))
