@@ -218,7 +218,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         if missing:
             raise ValueError(f"the batch has no {', '.join(sorted(missing))}")
         if buffer_ids is None and self._environments == 1 and np.ndim(rows.rew) == 0:
-            rows = Batch.stack([rows])
+            rows = _one_row(rows)
         ids = range(self._environments) if buffer_ids is None else buffer_ids
         environments = [int(environment) for environment in ids]
         if np.shape(rows.rew) != (len(environments),):
@@ -362,6 +362,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         episode = self._episode_of(index)
         if episode is not None:
             return _joined([episode.rows[step] for step in (index % _EPISODES).tolist()])
+        if self._n_step == 1:
+            return super().__getitem__(index)
         if isinstance(index, np.ndarray) and self._rows:
             index = index % self._rows  # of whatever step of a transition
         batch = super().__getitem__(index)
@@ -417,6 +419,18 @@ class FrugalVectorReplayBuffer(FrugalReplayBuffer, VectorReplayBuffer):
         self._extend_offset = np.array([0, self.maxsize])  # one pool serves every environment
         self._environments = buffer_num
         FrugalReplayBuffer.__init__(self, self.maxsize, **arguments)
+
+
+def _one_row(value: Any) -> Any:
+    """Copy a step into a batch with one row; many times faster than `Batch.stack([step])`."""
+    if isinstance(value, Batch):
+        one = Batch()
+        one.__dict__.update({key: _one_row(value[key]) for key in value.get_keys()})
+        return one
+    if hasattr(value, "clone"):  # a tensor
+        return value.clone()[None]
+    row = np.array(value)[None]
+    return row.astype(object) if row.dtype.kind in "US" else row  # strings of any length
 
 
 def _joined(rows: list[Batch]) -> Batch:

@@ -48,7 +48,7 @@ class FrugalWriter(KeepsLedger, Writer):
     """Writes only what the filter admits, evicting when the storage is full.
 
     As with TorchRL's `TensorDictMaxValueWriter`, `add` returns None and `extend` -1 for a row that
-    is not stored. RowNumbers of a batch are decided one after the other, in order.
+    is not stored. Rows of a batch are decided one after the other, in order.
 
     Args:
         admission: any filter (it is copied); None keeps everything.
