@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0
 _MOST_FAILURES = 5  # in a row, of one actor
-_PAUSE = 0.2  # seconds before an actor that died is asked again, doubled each time
+# Seconds before an actor that died is asked again, doubled each time: 7.5 in all, since on a busy
+# node it may take several to start, and until it has, Ray says of every ask that it is lost.
+_PAUSE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
