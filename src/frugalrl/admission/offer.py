@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from frugalrl.admission.protocol import REPLACE, STORE, Decisions
+from frugalrl.admission.protocol import CODE, REPLACE, SLOT, STORE, Decisions
 from frugalrl.compiling import compiled
 
 Rows = tuple[NDArray[np.floating], NDArray[np.floating]]
@@ -34,12 +34,12 @@ class Offer:
     ) -> None:
         self._given = *rows, free
         count = len(rows[1])
-        self.slots = np.ascontiguousarray(free[:count], np.int64)
+        self.slots = np.ascontiguousarray(free[:count], SLOT)
         self.given_up = given_up
         if len(given_up):
             self.slots = np.append(self.slots, given_up)
-        self.codes, self.places = np.empty(count, np.int8), np.empty(count, np.int64)
-        self.progress = np.zeros(2, np.int64)
+        self.codes, self.places = np.empty(count, CODE), np.empty(count, SLOT)
+        self.progress = np.zeros(2, SLOT)
         """Rows decided, and free slots taken, or -1 when no more is to be decided."""
         self.released: NDArray[np.int64] | None = None
 

@@ -748,8 +748,8 @@ class Phi:
 
     def decide(self, offer: Offer, rows: Rows) -> int:
         """Decide about rows, unless that has been done; gives what that comes to."""
-        answer = offer.answer
-        while (status := _decide(tuple(self.arrays), self.partition, rows, answer)) == NO_ROOM:
+        given = self.partition, rows, offer.answer
+        while (status := _decide(tuple(self.arrays), *given)) == NO_ROOM:
             taken = offer.progress.item(1)
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
         if status == DONE:

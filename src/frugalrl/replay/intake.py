@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.offer import all_finite
-from frugalrl.admission.protocol import DROP, STORE, AdmissionFilter, Decisions
+from frugalrl.admission.protocol import CODE, DROP, SLOT, STORE, AdmissionFilter, Decisions
 from frugalrl.checks import check_choice
 from frugalrl.replay.results import REFUSED, Outcome
 from frugalrl.replay.samplers import Sampler, make_sampler
@@ -40,7 +40,7 @@ class _Column:
     """
 
     def __init__(self, name: str, target: NDArray[Any], limits: tuple[Any, Any] | None) -> None:
-        self.name, self.target, self.shape, self.limits = name, target, target.shape, limits
+        self.name, self.target, self.limits = name, target, limits
         # Kinds of arrays whose values all fit; integers may fit within the limits.
         self.fitting, self.expected = "fiub", "real numbers"
         if limits is _FLAG:
@@ -51,9 +51,9 @@ class _Column:
 
     def check(self, array: NDArray[Any]) -> None:
         """Raise an error if an array cannot be taken."""
-        if array.shape != self.shape:
+        if array.shape != self.target.shape:
             raise ValueError(
-                f"{self.name} has shape {array.shape}; expected {self.shape}, "
+                f"{self.name} has shape {array.shape}; expected {self.target.shape}, "
                 "one row per environment"
             )
         if array.dtype.kind in self.fitting:
@@ -105,7 +105,7 @@ class StagedRows:
     ) -> None:
         self.columns, self.observations, self.rewards = columns, observations, rewards
         count = len(columns)
-        self.codes, self.slots = np.empty(count, np.int8), np.empty(count, np.int64)
+        self.codes, self.slots = np.empty(count, CODE), np.empty(count, SLOT)
         self._is_finite = is_finite
         self.refused = 0 if is_finite is None else len(is_finite) - count
         # Refused rows are counted first, so the row after them is this one of all.
@@ -196,7 +196,7 @@ class Stage:
         floats = columns.view(np.float32)
         fields = layout.as_fields(columns[:, reward + 1 :])
         self._all = columns, states, floats[:, reward]
-        self._taken = [
+        arguments = [
             _Column("observations", states.reshape(self.shape), None),
             _Column("actions", fields[ACTION], layout.action_range),
             _Column("rewards", floats[:, reward], None),
@@ -205,8 +205,10 @@ class Stage:
             _Column("truncated", columns[:, IS_TRUNCATED], _FLAG),
             *(_Column(name, fields[name], _limits_of(dtype)) for name, _, dtype in layout.extra),
         ]
+        # For each argument where it is copied to, and what tells that it can be.
+        self._taken = [(it.target, it.target.shape, it.fitting, it.check) for it in arguments]
         # What must be finite. In float32 the numbers of every transition lie side by side.
-        self._numbers = [it.target for it in self._taken if it.target.dtype.kind == "f"]
+        self._numbers = [it.target for it in arguments if it.target.dtype.kind == "f"]
         if layout.float_dtype == np.float32:
             actions = math.prod(fields[ACTION].shape[1:]) if layout.action_range is None else 0
             together = floats[:, ROW_STATES : reward + 1 + actions]
@@ -229,11 +231,11 @@ class Stage:
             TypeError: a type is wrong.
         """
         asarray = np.asarray
-        for column, value in zip(self._taken, given, strict=True):
+        for (target, shape, fitting, check), value in zip(self._taken, given, strict=True):
             array = asarray(value)
-            if array.shape != column.shape or array.dtype.kind not in column.fitting:
-                column.check(array)
-            column.target[...] = array
+            if array.shape != shape or array.dtype.kind not in fitting:
+                check(array)
+            target[...] = array
         columns, states, rewards = self._all
         is_finite = None
         if len(self._numbers) > 1 or not all_finite(self._numbers[0]):

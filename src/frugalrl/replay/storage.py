@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import DROP, REPLACE, STORE
+from frugalrl.admission.protocol import DROP, REPLACE, SLOT, STORE
 from frugalrl.checks import check_choice, integer_from
 from frugalrl.compiling import compiled
 from frugalrl.replay.results import Batch, BufferStats
@@ -221,7 +221,7 @@ class Storage:
 
         They are fewer where the capacity is reached.
         """
-        free = np.empty(rows, np.int64)
+        free = np.empty(rows, SLOT)
         while (found := list_free(self.slots, self.states, self.control, free)) < 0:
             if found == FEW_SLOTS:
                 self.resize_slots(min(grown(len(self.slots)), self.capacity))
