@@ -19,7 +19,7 @@ def main() -> int:
     rows = "env_steps,buffer_size\n1000,200\n2000,250\n"
     (directory / "run" / "metrics.csv").write_text(rows, "utf-8")
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    about = {"threads": os.environ.get("OMP_NUM_THREADS"), "core": sys.argv[2], "cores": affinity}
+    about = {"threads": os.environ.get("OMP_NUM_THREADS"), "cores": affinity}
     if run["method"] == "laber":
         (directory / "error.txt").write_text("Traceback: ValueError: no torque\n", "utf-8")
         return 1

@@ -40,7 +40,7 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def start(job: Job) -> subprocess.Popen[bytes]:
-    return start_process(job.directory, job.place)
+    return start_process(job.directory)
 
 
 def opened(
@@ -83,12 +83,13 @@ def test_controls_wait_for_what_they_match_and_take_its_numbers(tmp_path: Path) 
         assert stored[name]["derived"] == {"sizes": [[1000, 200], [2000, 250]]}
 
 
-def test_runs_have_one_thread_and_a_core(tmp_path: Path) -> None:
+def test_runs_have_one_thread_and_may_use_any_core(tmp_path: Path) -> None:
+    """Were they tied to one, two grids side by side would meet on it and leave another idle."""
     run_grid(tmp_path / "r", "baseline")
     found = done(tmp_path / "r", "baseline")
     assert found["threads"] == "1"
     if hasattr(os, "sched_getaffinity"):
-        assert int(str(found["core"])) in os.sched_getaffinity(0)
+        assert found["cores"] == sorted(os.sched_getaffinity(0))
 
 
 def test_a_failed_run_shows_its_traceback_and_stops_nothing(tmp_path: Path) -> None:

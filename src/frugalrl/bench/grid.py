@@ -71,7 +71,6 @@ class Job:
     source: Job | None = None
     """The job of the run that a control takes its number from: same task, same seed."""
     process: Process | None = None
-    place: int = 0
     """Counts the runs at a time."""
     started: float = 0.0
     seconds: float = 0.0
@@ -113,14 +112,13 @@ class Job:
             self.state = "done"
             self.seconds = float(done.get("wall_seconds") or 0.0)
 
-    def begin(self, start: Start, place: int) -> str:
+    def begin(self, start: Start) -> str:
         """Start the run, or go on with it; gives a line that says so."""
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / ERROR_FILE).unlink(missing_ok=True)
         about = {"fingerprint": self.run.fingerprint, "derived": self._derived()}
         write_json(self.directory / RUN_FILE, {**self.run.to_json(), **about})
         how = "resumed" if (self.directory / RUN_DIRECTORY).is_dir() else "started"
-        self.place = place
         self.process = start(self)
         # In this order: who draws the table may look at any moment.
         self.started, self.state = time.monotonic(), "running"
@@ -170,22 +168,19 @@ Tell = Callable[[str], None]
 
 
 def start_process(
-    directory: Path, place: int | None = None, *, keep_buffer: bool = False, gpu: bool = False
+    directory: Path, *, keep_buffer: bool = False, gpu: bool = False
 ) -> subprocess.Popen[bytes]:
     """Start the process that brings the run of a directory to its end, with one thread.
 
     Args:
         directory: Of the run; what the process says goes into a file there.
-        place: It stays on the core of this number, counted from 0 again where they are fewer.
         keep_buffer: Keep the run's final buffer, which can be large.
         gpu: Let JAX choose its device instead of the CPU.
     """
     environment = {**os.environ, **SINGLE_THREAD}
     if gpu:
         del environment["JAX_PLATFORMS"]
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [-1]
-    core = -1 if place is None else cores[place % len(cores)]
-    words = [str(directory), str(core), str(int(keep_buffer)), str(os.getpid())]
+    words = [str(directory), str(int(keep_buffer)), str(os.getpid())]
     with (directory / OUTPUT_FILE).open("ab") as log:
         return subprocess.Popen(
             [*WORKER, *words],
@@ -238,22 +233,21 @@ def run_jobs(jobs: Sequence[Job], start: Start, tell: Tell, most: int = 1) -> in
     Returns:
         None, or the number of the signal that stopped the grid; what ran was saved.
     """
-    places = list(range(most))
     # A second signal ends this process at once, and with it those that it has started.
     with InterruptGuard() as guard:
         try:
             while any(job.is_left(stopped=guard.triggered) for job in jobs):
                 for job in jobs:
                     code = None if job.process is None else job.process.poll()
-                    if code is not None:
-                        places.append(job.place)
-                        if line := job.end(code, stopped=guard.triggered):
-                            tell(line)
+                    if code is not None and (line := job.end(code, stopped=guard.triggered)):
+                        tell(line)
+                running = sum(job.process is not None for job in jobs)
                 for job in jobs:
                     if guard.triggered:
                         job.stop()
-                    elif places and job.is_ready:
-                        tell(job.begin(start, places.pop(0)))
+                    elif running < most and job.is_ready:
+                        tell(job.begin(start))
+                        running += 1
                     elif job.is_blocked:
                         job.state = "blocked"
                         tell(f"blocked  {job.run.name}: its {job.run.source} run has no result")

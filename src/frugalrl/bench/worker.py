@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import shutil
 import sys
 import traceback
@@ -43,12 +42,9 @@ _COUNTS = ("size", "offered", "stored", "replaced", "dropped", "evicted")
 
 
 def main(arguments: list[str]) -> int:
-    """Work on the run whose directory is given; then the core, and whether to keep its buffer."""
-    directory, core, keep_buffer, parent = Path(arguments[0]), *map(int, arguments[1:4])
+    """Work on a run: its directory, whether to keep its buffer, and the process of the grid."""
+    directory, keep_buffer, parent = Path(arguments[0]), *map(int, arguments[1:3])
     die_with(parent)
-    if core >= 0 and hasattr(os, "sched_setaffinity"):
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, {core})
     try:
         finish_run(directory, keep_buffer=bool(keep_buffer))
     except TrainingInterrupted as stop:

@@ -93,9 +93,7 @@ def _backend(options: GridOptions, out: Path) -> AbstractContextManager[Start]:
             raise BenchError(
                 f"--{name} {value} has no effect on this machine's own processes; add --backend ray"
             )
-    return nullcontext(
-        lambda job: start_process(job.directory, job.place, keep_buffer=options.keep_buffers)
-    )
+    return nullcontext(lambda job: start_process(job.directory, keep_buffer=options.keep_buffers))
 
 
 def result_lines(summary: Summary, *, words: bool = True) -> list[str]:
