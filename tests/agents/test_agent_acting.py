@@ -45,13 +45,13 @@ def test_sac_explores_with_the_policys_own_spread():
 def test_td3_adds_noise_and_clips():
     agent = make("td3", environments=6000, action_noise="normal", action_noise_std=0.3)
     actions = agent.act(np.repeat(ONE, 6000, 0)).buffer
-    mean = agent.act_deterministic(ONE)[0] / 2
+    mean = agent._policy(ONE)[0] / 2
     inside = np.abs(mean) < 0.2
     assert inside.any()
     np.testing.assert_allclose(actions.std(0)[inside], 0.3, rtol=0.05)
     assert np.abs(actions).max() == 1
     quiet = make("td3")
-    np.testing.assert_array_equal(quiet.act(ONE).environment, quiet.act_deterministic(ONE))
+    np.testing.assert_array_equal(quiet.act(ONE).environment, quiet._policy(ONE))
 
 
 def test_state_dependent_noise_is_a_function_of_the_state_within_a_rollout():
@@ -115,6 +115,6 @@ def test_ended_episodes_reset_the_noise():
 @pytest.mark.parametrize("case", ["sac", "sac-sde", "td3"])
 def test_acting_follows_every_update(case):
     agent = make(case)
-    before = agent.act_deterministic(ONE)
+    before = agent._policy(ONE)
     agent.update(make_batch(agent, updates=2))
-    assert (agent.act_deterministic(ONE) != before).any()
+    assert (agent._policy(ONE) != before).any()

@@ -114,7 +114,7 @@ def test_a_saved_policy_acts_as_the_agent(case):
     agent.update(make_batch(agent, updates=2))
     policy = Policy.from_state(agent.policy_state())
     observations = np.random.default_rng(0).normal(size=(7, D)).astype(np.float32)
-    expected = agent.act_deterministic(observations)
+    expected = agent._policy(observations)
     np.testing.assert_array_equal(policy(observations), expected)
     np.testing.assert_allclose(policy(observations[0].astype(float)), expected[0], atol=1e-6)
     agent.update(make_batch(agent, updates=2))
@@ -131,7 +131,7 @@ def test_numpy_policy_is_jaxs_without_noise(case):
     actor = agent.state_dict()["learner"]["actor"]
     silence = np.zeros((12 if agent.settings.use_sde else 7, A), np.float32)
     actions, _ = sample_actions(agent.spec, actor, observations, silence)
-    np.testing.assert_allclose(agent.act_deterministic(observations), 2 * actions, atol=1e-5)
+    np.testing.assert_allclose(agent._policy(observations), 2 * actions, atol=1e-5)
 
 
 def test_numpy_policy_is_jaxs_for_td3():
@@ -141,5 +141,5 @@ def test_numpy_policy_is_jaxs_for_td3():
     observations = np.random.default_rng(0).normal(size=(7, D)).astype(np.float32)
     actor = agent.state_dict()["learner"]["actor"]
     np.testing.assert_allclose(
-        agent.act_deterministic(observations), 2 * act(agent.spec, actor, observations), atol=1e-5
+        agent._policy(observations), 2 * act(agent.spec, actor, observations), atol=1e-5
     )

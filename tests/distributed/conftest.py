@@ -57,8 +57,7 @@ def make_loop(tiny, monkeypatch):
         factory = make_factory(config)
         told: list[str] = []
         fleet = Fleet(ray or InlineRay(), config, factory, settings.actors, told.append)
-        spaces = fleet.observation_space, fleet.action_space
-        agent = make_agent(agent_settings(config), *spaces, 0, config.envs)
+        agent = make_agent(agent_settings(config), *factory.spaces(), 0, config.envs)
         if state is None:
             buffer = make_buffer(config, factory.spaces(), Seeds.draw(config.seed, config.envs))
         else:

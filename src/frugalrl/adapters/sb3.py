@@ -15,11 +15,13 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import needs
 
 with needs("Stable-Baselines3", "sb3"):
+    import torch
     from stable_baselines3 import HerReplayBuffer
     from stable_baselines3.common.buffers import ReplayBuffer
     from stable_baselines3.common.callbacks import BaseCallback
@@ -45,10 +47,17 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc,
     which grows with what is kept. Actions and observations are stored as Stable-Baselines3 hands
     them over: scaled actions, unnormalised observations; samples are normalised by VecNormalize.
 
-    All arguments are those of `frugalrl.adapters.torch.ReplayBuffer`.
+    Stable-Baselines3 gives the named arguments by itself, the others are `replay_buffer_kwargs`;
+    all are those of `frugalrl.adapters.torch.ReplayBuffer`.
 
     Args:
-        *first: those that Stable-Baselines3 gives by itself.
+        buffer_size: most transitions held, of all environments.
+        observation_space: of the environment.
+        action_space: of the environment.
+        device: of the tensors that are drawn.
+        n_envs: environments that step together.
+        optimize_memory_usage: has no effect: states that neighbours share are stored once anyway.
+        handle_timeout_termination: whether a time limit is told from an end.
         **arguments: `admission`, `eviction`, `dtype`, `observation_key` and FrugalFilter's
             arguments; `n_steps` and `gamma` are the algorithm's own unless given here.
 
@@ -56,7 +65,17 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc,
         ValueError: something was asked for that needs neighbouring transitions.
     """
 
-    def __init__(self, *first: Any, **arguments: Any) -> None:
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        **arguments: Any,
+    ) -> None:
         if _HER_ARGUMENTS & set(arguments):
             raise ValueError(_NO_HER)
         algorithm = self._caller()
@@ -64,8 +83,10 @@ class FrugalReplayBuffer(FrugalTorchBuffer, ReplayBuffer):  # type: ignore[misc,
             if hasattr(algorithm, name):
                 arguments.setdefault(name, getattr(algorithm, name))
         # Stable-Baselines3's own constructor would allocate all rows at once.
-        FrugalTorchBuffer.__init__(self, *first, **arguments)
-        self.device = get_device(self.device)
+        FrugalTorchBuffer.__init__(
+            self, buffer_size, observation_space, action_space, get_device(device), n_envs,
+            optimize_memory_usage, handle_timeout_termination, **arguments,
+        )  # fmt: skip
         self.obs_shape: Any = get_obs_shape(self.observation_space)
         if algorithm is not None:
             # Otherwise a second `learn` would mark the last row as an episode's end.

@@ -139,10 +139,6 @@ class Agent:
             actions = np.clip(actions + self._noise.draw(self._explore_rng), -1, 1)
         return Actions(self._policy.scale.to_environment(actions), actions)
 
-    def act_deterministic(self, observations: Floats) -> Floats:
-        """Return the policy's own actions (n, a) in the environment's bounds."""
-        return self._policy(observations)
-
     def actor_parameters(self) -> Floats:
         """Copy what ``act`` needs: the actor's flat vector, gSDE's deviations included."""
         return np.array(self._learner.state.actor)

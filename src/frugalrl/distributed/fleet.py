@@ -111,7 +111,6 @@ class Fleet:
         say: Callable[[str], None],
     ) -> None:
         self.count = config.envs
-        self.observation_space, self.action_space = factory.spaces()
         self.measures = Measures()
         self._ray = ray
         self._say = say
