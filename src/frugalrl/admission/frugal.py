@@ -462,19 +462,21 @@ class FrugalFilter:
         if offer is None or not offer.is_same(given, free):
             self._end_warm_up()  # should an interrupt have kept the last offer from it
             offer = self._last = Offer(given, free, self._stage.given_up)
-        status = self._stage.decide(offer, rows)
+        stage = self._stage
+        status = stage.decide(offer, rows)
         if status == SLOT_TAKEN:
             raise self._taken()
         if status == NOT_FINITE:
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        self._end_warm_up(offer)
+        if isinstance(stage, WarmUp):
+            self._end_warm_up(offer)
         return offer.decisions()
 
     def _end_warm_up(self, offer: Offer | None = None) -> None:
         """Go on with phi once the warm-up is complete; what it gives up is told in an offer."""
-        warm_up = self._stage
-        if isinstance(warm_up, WarmUp) and warm_up.is_complete:
-            fitted = warm_up.fit(self._bounds)
+        stage = self._stage
+        if isinstance(stage, WarmUp) and stage.is_complete:
+            fitted = stage.fit(self._bounds)
             if offer is not None and len(fitted.given_up):
                 offer.released, fitted.given_up = fitted.given_up, NO_SLOTS
             self._stage = fitted

@@ -13,7 +13,7 @@ from frugalrl.compiling import compiled
 Rows = tuple[NDArray[np.floating], NDArray[np.floating]]
 """(n, d) observations and (n,) rewards."""
 NO_SLOTS = np.empty(0, dtype=np.int64)
-_SINGLE = np.dtype(np.float32)
+_COMPILED_FOR = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class Offer:
@@ -41,17 +41,14 @@ class Offer:
         self.codes, self.places = np.empty(count, CODE), np.empty(count, SLOT)
         self.progress = np.zeros(2, SLOT)
         """Rows decided, and free slots taken, or -1 when no more is to be decided."""
+        # Which slots compiled code takes, and where it writes what it decides.
+        self.answer = self.slots, self.codes, self.places, self.progress
         self.released: NDArray[np.int64] | None = None
 
     def is_same(self, rows: tuple[Any, Any], free: Any) -> bool:
         """Whether another offer is this one made again: of the very same arrays."""
         observations, rewards, slots = self._given
         return free is slots and rows[0] is observations and rows[1] is rewards
-
-    @property
-    def answer(self) -> tuple[NDArray[Any], ...]:
-        """Which slots compiled code takes, and where it writes what it decides."""
-        return self.slots, self.codes, self.places, self.progress
 
     def decisions(self) -> Decisions:
         """The answer."""
@@ -91,22 +88,24 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
         dimensions: the d that is needed; 0 when any will do.
 
     Returns:
-        Copies in float64; or, where both are float32 as in a buffer, the arrays themselves.
+        The arrays themselves where both are float32, as in a buffer, or float64; else copies.
     """
     states, values = _numbers("observations", observations), _numbers("rewards", rewards)
-    if states.ndim != 2 or values.shape != states.shape[:1]:
+    shape = states.shape
+    if len(shape) != 2 or values.shape != shape[:1]:
         raise ValueError(
-            f"observations has shape {states.shape} and rewards {values.shape}; "
+            f"observations has shape {shape} and rewards {values.shape}; "
             "(n, dimensions) and (n,) are needed"
         )
-    found = states.shape[1]
+    found = shape[1]
     if found == 0:
-        raise ValueError(f"observations has shape {states.shape}: there is nothing to observe")
+        raise ValueError(f"observations has shape {shape}: there is nothing to observe")
     if dimensions not in (0, found):
         raise ValueError(
             f"observations has {found} dimensions, but this filter has begun with {dimensions}"
         )
-    if states.dtype == values.dtype == _SINGLE and states.flags.carray and values.flags.carray:
+    is_compiled_for = states.dtype == values.dtype and states.dtype in _COMPILED_FOR
+    if is_compiled_for and states.flags.carray and values.flags.carray:
         return states, values
     return states.astype(np.float64, "C"), values.astype(np.float64)
 
