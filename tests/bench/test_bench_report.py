@@ -221,6 +221,12 @@ def test_without_controls_nothing_is_claimed(make_results: MakeResults) -> None:
     assert "Neither control was run" in verdict(summarize(read_results(make_results(suite))))
 
 
+def test_the_papers_method_is_judged_where_it_alone_was_run(make_results: MakeResults) -> None:
+    suite = made_up_suite(methods=("baseline", "fac-paper"))
+    text = verdict(summarize(read_results(make_results(suite))))
+    assert text.startswith("On Pendulum-v1 (SAC) with 5 seeds FAC (paper) ended with 50 % of the")
+
+
 def test_one_seed_has_no_interval(make_results: MakeResults) -> None:
     root = make_results(made_up_suite(seeds=1))
     write_report(root)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from frugalrl.bench.aggregate import BASELINE, FAC, MethodSummary, Summary, task_name
+from frugalrl.bench.aggregate import BASELINE, FAC, FRUGAL, MethodSummary, Summary, task_name
 from frugalrl.bench.methods import rule_of
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL
@@ -33,13 +33,16 @@ def verdict(summary: Summary) -> str:
     methods = summary.results.methods
     if BASELINE in methods and any(rule_of(name)[1] for name in methods):  # a share of the steps
         return f"{_budgets(summary)} {strength}"
+    judged = next((name for name in (FAC, *FRUGAL) if name in methods), FAC)
     pairs = [
         (fac, baseline)
         for task in summary.results.tasks
-        if (fac := summary.get(task, FAC)) and (baseline := summary.get(task, BASELINE))
+        if (fac := summary.get(task, judged)) and (baseline := summary.get(task, BASELINE))
     ]
     if pairs:
-        first = _one_task(*pairs[0]) if len(pairs) == 1 else _many_tasks(summary, pairs)
+        label = summary.results.method(judged).label
+        one = len(pairs) == 1
+        first = _one_task(*pairs[0], label) if one else _many_tasks(summary, pairs, label)
         return f"{first} {_controls(summary, [fac for fac, _ in pairs])}"
     ablation = _ablation(summary)
     if ablation:
@@ -113,9 +116,9 @@ def _budgets(summary: Summary) -> str:
     return ". ".join(parts) + "."
 
 
-def _one_task(fac: MethodSummary, baseline: MethodSummary) -> str:
+def _one_task(fac: MethodSummary, baseline: MethodSummary, label: str) -> str:
     text = (
-        f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} FAC ended with "
+        f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} {label} ended with "
         f"{show(100.0 * fac.size / baseline.size, 0)} % of the baseline's transitions"
     )
     if baseline.bytes > 0 and math.isfinite(fac.bytes):
@@ -173,20 +176,22 @@ def _ablation(summary: Summary) -> str:
     )
 
 
-def _many_tasks(summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]]) -> str:
+def _many_tasks(
+    summary: Summary, pairs: list[tuple[MethodSummary, MethodSummary]], label: str
+) -> str:
     shares = [100.0 * fac.size / base.size for fac, base in pairs]
     text = (
-        f"Over {len(pairs)} tasks FAC ended with {show(float(np.median(shares)), 0)} % of the "
+        f"Over {len(pairs)} tasks {label} ended with {show(float(np.median(shares)), 0)} % of the "
         f"baseline's transitions (median; {show(min(shares), 0)} to {show(max(shares), 0)} %)"
     )
-    chance = summary.improvement(FAC)
+    chance = summary.improvement(pairs[0][0].method)
     if chance is None:
         return f"{text}; their rewards have no common scale to compare them on."
     judged = "too few seeds to tell" if chance.interval is None else "no clear difference"
     if chance.excludes(0.5):
         judged = "better than even" if chance.value > 0.5 else "worse than even"
     return (
-        f"{text}, and a run of FAC beats one of the baseline's with probability "
+        f"{text}, and a run of {label} beats one of the baseline's with probability "
         f"{show_interval(chance)}: {judged}."
     )
 
