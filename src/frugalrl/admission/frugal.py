@@ -178,7 +178,7 @@ class WarmUp:
     @property
     def is_complete(self) -> bool:
         """Whether no transition is to come, and no slot."""
-        return self.seen == self._settings.warmup_steps and not self._state.item(1)
+        return self._state.item(0) == self._settings.warmup_steps and not self._state.item(1)
 
     @property
     def nbytes(self) -> int:
@@ -462,14 +462,12 @@ class FrugalFilter:
         if offer is None or not offer.is_same(given, free):
             self._end_warm_up()  # should an interrupt have kept the last offer from it
             offer = self._last = Offer(given, free, self._stage.given_up)
-        stage = self._stage
-        status = stage.decide(offer, rows)
+        status = self._stage.decide(offer, rows)
         if status == SLOT_TAKEN:
             raise self._taken()
         if status == NOT_FINITE:
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        if isinstance(stage, WarmUp):
-            self._end_warm_up(offer)
+        self._end_warm_up(offer)
         return offer.decisions()
 
     def _end_warm_up(self, offer: Offer | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from frugalrl.admission.protocol import CODE, REPLACE, SLOT, STORE, Decisions
 from frugalrl.compiling import compiled
@@ -27,23 +27,27 @@ class Offer:
         free: slots, as the owner gave them.
         given_up: slots that the filter has given up and the owner does not know of yet. When free
             ones run out they are replaced, the others are released.
+
+    Attributes:
+        progress: rows decided, and free slots taken, or -1 when no more is to be decided.
+        answer: which slots compiled code takes, and where it writes what it decides.
+        released: slots that are given up with the last of these decisions.
     """
+
+    released: NDArray[np.int64] | None = None
 
     def __init__(
         self, rows: tuple[Any, Any], free: Any, given_up: NDArray[np.int64] = NO_SLOTS
     ) -> None:
         self._given = *rows, free
         count = len(rows[1])
-        self.slots = np.ascontiguousarray(free[:count], SLOT)
-        self.given_up = given_up
+        self.slots = np.ascontiguousarray(free, SLOT)
         if len(given_up):
             self.slots = np.append(self.slots, given_up)
+        self.given_up = given_up
         self.codes, self.places = np.empty(count, CODE), np.empty(count, SLOT)
         self.progress = np.zeros(2, SLOT)
-        """Rows decided, and free slots taken, or -1 when no more is to be decided."""
-        # Which slots compiled code takes, and where it writes what it decides.
         self.answer = self.slots, self.codes, self.places, self.progress
-        self.released: NDArray[np.int64] | None = None
 
     def is_same(self, rows: tuple[Any, Any], free: Any) -> bool:
         """Whether another offer is this one made again: of the very same arrays."""
@@ -79,7 +83,7 @@ def are_finite(observations: Any, rewards: Any) -> bool:
     return all_finite(observations) and all_finite(rewards)
 
 
-def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Rows:
+def as_rows(observations: Any, rewards: Any, dimensions: int) -> Rows:
     """Give (n, d) observations and (n,) rewards, any numbers, as compiled code takes them.
 
     Args:
@@ -90,11 +94,20 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
     Returns:
         The arrays themselves where both are float32, as in a buffer, or float64; else copies.
     """
-    states, values = _numbers("observations", observations), _numbers("rewards", rewards)
-    shape = states.shape
-    if len(shape) != 2 or values.shape != shape[:1]:
+    if not (
+        isinstance(observations, np.ndarray)
+        and isinstance(rewards, np.ndarray)
+        and observations.dtype in _COMPILED_FOR
+        and observations.dtype == rewards.dtype
+        and observations.flags.carray
+        and rewards.flags.carray
+    ):
+        observations = _as_float64("observations", observations)
+        rewards = _as_float64("rewards", rewards)
+    shape = observations.shape
+    if len(shape) != 2 or rewards.shape != shape[:1]:
         raise ValueError(
-            f"observations has shape {shape} and rewards {values.shape}; "
+            f"observations has shape {shape} and rewards {rewards.shape}; "
             "(n, dimensions) and (n,) are needed"
         )
     found = shape[1]
@@ -104,23 +117,18 @@ def as_rows(observations: ArrayLike, rewards: ArrayLike, dimensions: int) -> Row
         raise ValueError(
             f"observations has {found} dimensions, but this filter has begun with {dimensions}"
         )
-    is_compiled_for = states.dtype == values.dtype and states.dtype in _COMPILED_FOR
-    if is_compiled_for and states.flags.carray and values.flags.carray:
-        return states, values
-    return states.astype(np.float64, "C"), values.astype(np.float64)
+    return observations, rewards
 
 
-def _numbers(argument: str, values: ArrayLike) -> NDArray[Any]:
-    """Give an array of real numbers; what NumPy would turn into such without a word is refused."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
-        return values
+def _as_float64(argument: str, values: Any) -> NDArray[np.float64]:
+    """Copy real numbers; what NumPy would turn into such without a word is refused."""
     found = "something else"
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "fiub":
-            return given
-        if given.dtype == object and not any(isinstance(it, str | bytes) for it in given.flat):
-            return given.astype(np.float64)
+        if given.dtype.kind in "fiub" or (
+            given.dtype == object and not any(isinstance(it, str | bytes) for it in given.flat)
+        ):
+            return given.astype(np.float64, "C")
         found = f"of type {given.dtype}"
     except (TypeError, ValueError, OverflowError):
         pass

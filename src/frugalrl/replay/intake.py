@@ -37,32 +37,38 @@ class _Column:
         name: of the argument.
         target: where it is copied to.
         limits: least and greatest integers, `_FLAG`, or None for real numbers.
+
+    Attributes:
+        fitting: the type that came last of those whose values all fit.
     """
 
+    fitting: Any = None
+
     def __init__(self, name: str, target: NDArray[Any], limits: tuple[Any, Any] | None) -> None:
-        self.name, self.target, self.limits = name, target, limits
+        self.name, self.target, self.limits, self.shape = name, target, limits, target.shape
         # Kinds of arrays whose values all fit; integers may fit within the limits.
-        self.fitting, self.expected = "fiub", "real numbers"
+        self._kinds, self._expected = "fiub", "real numbers"
         if limits is _FLAG:
-            self.fitting, self.expected = "b", "booleans"
+            self._kinds, self._expected = "b", "booleans"
         elif limits is not None:
             least, greatest = np.min(limits[0]), np.max(limits[1])
-            self.fitting, self.expected = "", f"integers from {least} to {greatest}"
+            self._kinds, self._expected = "", f"integers from {least} to {greatest}"
 
     def check(self, array: NDArray[Any]) -> None:
         """Raise an error if an array cannot be taken."""
-        if array.shape != self.target.shape:
+        if array.shape != self.shape:
             raise ValueError(
-                f"{self.name} has shape {array.shape}; expected {self.target.shape}, "
+                f"{self.name} has shape {array.shape}; expected {self.shape}, "
                 "one row per environment"
             )
-        if array.dtype.kind in self.fitting:
+        if array.dtype.kind in self._kinds:
+            self.fitting = array.dtype
             return
         if self.limits is None or array.dtype.kind not in "iub":
-            raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self.expected}")
+            raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self._expected}")
         if (array < self.limits[0]).any() or (array > self.limits[1]).any():
             found = f"values from {array.min()} to {array.max()}"
-            raise ValueError(f"{self.name} holds {found}; expected {self.expected}")
+            raise ValueError(f"{self.name} holds {found}; expected {self._expected}")
 
 
 def _limits_of(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
@@ -93,7 +99,10 @@ class StagedRows:
         given_up: all that it has given up so far.
     """
 
+    first = decided = 0
+    asked: Any = None
     released: NDArray[np.int64] | None = None
+    given_up: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -110,9 +119,6 @@ class StagedRows:
         self.refused = 0 if is_finite is None else len(is_finite) - count
         # Refused rows are counted first, so the row after them is this one of all.
         self.start = offered + self.refused
-        self.first = self.decided = 0
-        self.asked: Any = None
-        self.given_up: list[int] = []
 
     def ask(self, count: int, free: NDArray[np.int64]) -> None:
         """Begin to have the next rows decided about."""
@@ -148,7 +154,7 @@ class StagedRows:
         is_dropped = np.isin(self.slots[: self.decided], slots)
         self.codes[: self.decided][is_dropped] = DROP
         self.slots[: self.decided][is_dropped] = -1
-        self.given_up += slots.tolist()
+        self.given_up += tuple(slots.tolist())
 
     def outcome(self) -> Outcome:
         """What became of all rows that were given."""
@@ -196,7 +202,7 @@ class Stage:
         floats = columns.view(np.float32)
         fields = layout.as_fields(columns[:, reward + 1 :])
         self._all = columns, states, floats[:, reward]
-        arguments = [
+        self._arguments = [
             _Column("observations", states.reshape(self.shape), None),
             _Column("actions", fields[ACTION], layout.action_range),
             _Column("rewards", floats[:, reward], None),
@@ -205,10 +211,8 @@ class Stage:
             _Column("truncated", columns[:, IS_TRUNCATED], _FLAG),
             *(_Column(name, fields[name], _limits_of(dtype)) for name, _, dtype in layout.extra),
         ]
-        # For each argument where it is copied to, and what tells that it can be.
-        self._taken = [(it.target, it.target.shape, it.fitting, it.check) for it in arguments]
         # What must be finite. In float32 the numbers of every transition lie side by side.
-        self._numbers = [it.target for it in arguments if it.target.dtype.kind == "f"]
+        self._numbers = [it.target for it in self._arguments if it.target.dtype.kind == "f"]
         if layout.float_dtype == np.float32:
             actions = math.prod(fields[ACTION].shape[1:]) if layout.action_range is None else 0
             together = floats[:, ROW_STATES : reward + 1 + actions]
@@ -231,11 +235,11 @@ class Stage:
             TypeError: a type is wrong.
         """
         asarray = np.asarray
-        for (target, shape, fitting, check), value in zip(self._taken, given, strict=True):
+        for column, value in zip(self._arguments, given, strict=True):
             array = asarray(value)
-            if array.shape != shape or array.dtype.kind not in fitting:
-                check(array)
-            target[...] = array
+            if array.shape != column.shape or array.dtype is not column.fitting:
+                column.check(array)
+            column.target[...] = array
         columns, states, rewards = self._all
         is_finite = None
         if len(self._numbers) > 1 or not all_finite(self._numbers[0]):
