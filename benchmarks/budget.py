@@ -23,7 +23,7 @@ from matplotlib.ticker import NullLocator
 
 from frugalrl.bench import statistics
 from frugalrl.bench.aggregate import MethodSummary, generator_for, summarize
-from frugalrl.bench.methods import rule_of
+from frugalrl.bench.methods import rule_and_share
 from frugalrl.bench.results import read_results
 
 LABELS = {
@@ -73,7 +73,7 @@ def read_tasks(directory: Path) -> Iterator[tuple[str, list[MethodSummary]]]:
 
 def rule(entry: MethodSummary) -> str:
     """Name the rule of a method, without its size."""
-    return rule_of(entry.method)[0]
+    return rule_and_share(entry.method)[0]
 
 
 def share(entry: MethodSummary) -> float:

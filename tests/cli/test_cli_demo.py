@@ -17,7 +17,7 @@ def test_the_words_follow_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         name: SimpleNamespace(
             size=size, bytes=count, late_reward=SimpleNamespace(value=reward), seeds=(0, 1)
         )
-        for name, (size, count, reward) in zip(demo.METHODS, made_up, strict=True)
+        for name, (size, count, reward) in zip(demo.DEMO_METHODS, made_up, strict=True)
     }
     summary = SimpleNamespace(
         results=SimpleNamespace(tasks=["task"]), get=lambda task, name: entries[name]
@@ -34,7 +34,7 @@ def test_the_demo_ends_with_a_table_and_the_report(tmp_path, capfd) -> None:
     out = tmp_path / "demo"
     assert cli.main(["demo", "--steps", "5200", "--seeds", "1", "--out", str(out)]) == 0
     printed = capfd.readouterr().out
-    for method in demo.METHODS:
+    for method in demo.DEMO_METHODS:
         assert f"\n{method} " in printed
     assert printed.rstrip().endswith(f"report: {out / 'report.html'}")
     assert (out / "report.html").is_file()

@@ -27,9 +27,9 @@ from frugalrl.cli import main
 from frugalrl.commands.arguments import GridOptions
 from frugalrl.commands.grids import run_grid
 from frugalrl.distributed import grid as ray_grid
-from frugalrl.distributed.cluster import versions
+from frugalrl.distributed.cluster import code_versions
 from frugalrl.distributed.grid import WorkerKilledError, bring_to_end, ray_tasks
-from frugalrl.distributed.storage import RunCopy, Storage
+from frugalrl.distributed.storage import RunCopy, SharedDirectory
 from frugalrl.files import read_json
 from frugalrl.training import train
 from frugalrl.training.errors import ConfigError, StorageError
@@ -269,13 +269,13 @@ def test_a_run_that_fails_says_why(cluster, tmp_path):
         assert "the wheels came off" in (jobs[0].directory / name).read_text()
 
 
-def begin_in(storage: Storage, run) -> None:
+def begin_in(storage: SharedDirectory, run) -> None:
     """Put a run into storage as a grid does."""
     storage.write("run.json", json.dumps({**run.to_json(), "derived": {}}).encode())
 
 
 def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch):
-    storage = Storage(f"memory://{uuid.uuid4().hex}/run")
+    storage = SharedDirectory(f"memory://{uuid.uuid4().hex}/run")
     go = tmp_path / "go"
     (run,) = expand(make_suite("baseline", extra=[held(go)]))
     begin_in(storage, run)
@@ -316,7 +316,7 @@ def test_a_node_that_does_not_see_the_storage_says_so(tmp_path):
 
 def test_a_node_with_other_versions_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"numpy .*, here 0.1.*Install the same"):
-        bring_to_end(str(tmp_path), keep_buffer=False, expected={**versions(), "numpy": "0.1"})
+        bring_to_end(str(tmp_path), keep_buffer=False, expected={**code_versions(), "numpy": "0.1"})
 
 
 def test_what_cannot_be_written_at_the_end_is_tried_again_and_then_told(monkeypatch):

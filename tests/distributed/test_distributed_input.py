@@ -15,9 +15,9 @@ from frugalrl.distributed import cluster as clusters
 from frugalrl.distributed.cluster import (
     check_nodes,
     check_reachable,
+    code_versions,
     connected,
     refuse_other_versions,
-    versions,
 )
 from frugalrl.distributed.fleet import ActorSettings
 from frugalrl.distributed.training import check_settings, train
@@ -118,7 +118,7 @@ def test_no_cluster_to_be_found_is_told(monkeypatch):
 
 
 def test_versions_that_differ_are_named():
-    mine = versions()
+    mine = code_versions()
     assert {"python", "numpy", "frugalrl", "frugalrl's sources"} <= set(mine)
     refuse_other_versions(mine, dict(mine), "there")
     with pytest.raises(ConfigError, match=r"there has numba none, here .*; numpy 1.0, here"):
@@ -130,7 +130,7 @@ def test_nodes_are_asked_for_their_versions(cluster, monkeypatch):
     import ray
 
     check_nodes(ray)
-    monkeypatch.setattr(clusters, "versions", lambda: {**versions(), "numpy": "9.9"})
+    monkeypatch.setattr(clusters, "code_versions", lambda: {**code_versions(), "numpy": "9.9"})
     with pytest.raises(ConfigError, match=r"node 127.0.0.1: .* has numpy .*, here 9.9"):
         check_nodes(ray)
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
+from frugalrl.distributed.storage import ClaimLostError, RunCopy, SharedDirectory
 from frugalrl.training.errors import ConfigError
 
 
 @pytest.fixture(params=["path", "file", "memory"])
-def storage(request, tmp_path) -> Storage:
+def storage(request, tmp_path) -> SharedDirectory:
     """Give an empty storage on each of three file systems."""
     urls = {
         "path": str(tmp_path / "there"),
         "file": (tmp_path / "there").as_uri(),
         "memory": f"memory://{uuid.uuid4().hex}/there",
     }
-    return Storage(urls[request.param])
+    return SharedDirectory(urls[request.param])
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_a_partial_upload_is_never_taken_for_the_whole(storage, folder, monkeypa
 
 def test_a_relative_path_means_the_same_to_every_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert Storage("results").url == str(tmp_path / "results")
-    assert Storage("memory://results/").url == "memory://results"
+    assert SharedDirectory("results").url == str(tmp_path / "results")
+    assert SharedDirectory("memory://results/").url == "memory://results"
 
 
 def test_a_run_goes_on_from_what_was_pushed(storage, folder, tmp_path):
@@ -98,9 +98,11 @@ def test_a_run_goes_on_from_what_was_pushed(storage, folder, tmp_path):
 
 def test_rows_are_there_before_the_checkpoint_that_counts_on_them(storage, folder, monkeypatch):
     order = []
-    put = Storage.put
+    put = SharedDirectory.put
     monkeypatch.setattr(
-        Storage, "put", lambda self, source, name: order.append(name) or put(self, source, name)
+        SharedDirectory,
+        "put",
+        lambda self, source, name: order.append(name) or put(self, source, name),
     )
     copy = RunCopy(storage, folder)
     copy.fetch()
@@ -143,13 +145,13 @@ def test_an_end_that_failed_half_way_can_be_tried_again(storage, folder, monkeyp
     copy.fetch()
     write(folder, "done.json")
     storage.write("left.json", b"by an earlier attempt")
-    delete = Storage.delete
+    delete = SharedDirectory.delete
 
     def fail_once(self, name):
-        monkeypatch.setattr(Storage, "delete", delete)
+        monkeypatch.setattr(SharedDirectory, "delete", delete)
         raise OSError("busy")
 
-    monkeypatch.setattr(Storage, "delete", fail_once)
+    monkeypatch.setattr(SharedDirectory, "delete", fail_once)
     with pytest.raises(OSError, match="busy"):
         copy.push(ended=True)
     copy.push(ended=True)
@@ -162,9 +164,11 @@ def test_only_what_changed_is_copied(storage, folder, monkeypatch):
     write(folder, "cell.json")
     copy.push()
     order = []
-    put = Storage.put
+    put = SharedDirectory.put
     monkeypatch.setattr(
-        Storage, "put", lambda self, source, name: order.append(name) or put(self, source, name)
+        SharedDirectory,
+        "put",
+        lambda self, source, name: order.append(name) or put(self, source, name),
     )
     copy.push()
     write(folder, "run/metrics.csv")
@@ -194,11 +198,11 @@ def test_storage_that_can_be_written_is_left_as_it_was(storage):
 def test_storage_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match=r"storage='.*file' cannot be written: \w+Error"):
-        Storage(tmp_path / "file").check_writable()
+        SharedDirectory(tmp_path / "file").check_writable()
 
 
 @pytest.mark.parametrize("url", ["nonsense://somewhere", "s3://bucket/results"])
 def test_an_unknown_or_uninstalled_protocol_is_refused(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(ConfigError, match=r"cannot be used.*pip install s3fs"):
-        Storage(url)
+        SharedDirectory(url)

@@ -9,7 +9,7 @@ from frugalrl.replay.storage import COUNT, COUNT_BITS, FLAG_BITS, NEWER, NEXT, O
 
 CONTROL = (
     "HELD", "OLDEST", "YOUNGEST", "FREE_SLOT", "SLOTS_USED", "STATES_HELD", "FREE_STATE",
-    "STATES_USED", "RUN_NEXT", "RUN_LEFT", "OFFERED", "REFUSED", "STORED", "REPLACED", "DROPPED",
+    "STATES_USED", "RUN_NEXT", "RUN_LEFT", "OFFERED", "REJECTED", "STORED", "REPLACED", "DROPPED",
     "EVICTED", "CAPACITY", "RUN",
 )  # fmt: skip
 
@@ -46,7 +46,7 @@ def check_storage(storage: Storage) -> None:
     assert control["RUN_NEXT"] in (-1, *held)
     assert (control["RUN_LEFT"] > 0) == (control["RUN_NEXT"] >= 0)
     assert control["STORED"] - control["EVICTED"] == control["HELD"]
-    decided = sum(control[name] for name in ("REFUSED", "STORED", "REPLACED", "DROPPED"))
+    decided = sum(control[name] for name in ("REJECTED", "STORED", "REPLACED", "DROPPED"))
     assert control["OFFERED"] == decided
 
 

@@ -29,7 +29,9 @@ RULE = np.dtype([("kernel", "i8"), ("bandwidth", "f8"), ("half_width", "f8"), ("
 """How masses are counted; rewards further away than `reach` have none."""
 
 
-def rule_of(kernel: str, bandwidth: float, half_width: float) -> tuple[int, float, float, float]:
+def kernel_rule(
+    kernel: str, bandwidth: float, half_width: float
+) -> tuple[int, float, float, float]:
     """Give the values of a `RULE`."""
     code = KERNELS.index(kernel)
     return code, bandwidth, half_width, half_width + _FAR[code] * bandwidth
@@ -68,7 +70,7 @@ def reward_density(
         raise ValueError("rewards and reward must be finite")
     if len(held) == 0:
         return 0.0
-    rules = np.array([rule_of(kernel, h, beta)], dtype=RULE)
+    rules = np.array([kernel_rule(kernel, h, beta)], dtype=RULE)
     return float(_total_mass(rules, held - reward)) / len(held)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import CODE, REPLACE, SLOT, STORE, Decisions
+from frugalrl.admission.protocol import CODE_TYPE, REPLACE, SLOT_TYPE, STORE, Decisions
 from frugalrl.compiling import compiled
 
 Rows = tuple[NDArray[np.floating], NDArray[np.floating]]
@@ -41,12 +41,12 @@ class Offer:
     ) -> None:
         self._given = *rows, free
         count = len(rows[1])
-        self.slots = np.ascontiguousarray(free, SLOT)
+        self.slots = np.ascontiguousarray(free, SLOT_TYPE)
         if len(given_up):
             self.slots = np.append(self.slots, given_up)
         self.given_up = given_up
-        self.codes, self.places = np.empty(count, CODE), np.empty(count, SLOT)
-        self.progress = np.zeros(2, SLOT)
+        self.codes, self.places = np.empty(count, CODE_TYPE), np.empty(count, SLOT_TYPE)
+        self.progress = np.zeros(2, SLOT_TYPE)
         self.answer = self.slots, self.codes, self.places, self.progress
 
     def is_same(self, rows: tuple[Any, Any], free: Any) -> bool:

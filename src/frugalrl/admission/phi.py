@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.density_kernels import RULE, bucket_mass, mass, rule_of
+from frugalrl.admission.density_kernels import RULE, bucket_mass, kernel_rule, mass
 from frugalrl.admission.offer import NO_SLOTS, Offer, Rows, are_finite
 from frugalrl.admission.partition import cell_key, cell_keys
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, Floats
@@ -90,7 +90,7 @@ BUCKET = np.dtype(
     ]
 )
 """A bucket. Block 0 is none; its block is the first of those that are free again."""
-STATE = np.dtype(
+RULE_AND_COUNTS = np.dtype(
     [
         *RULE.descr,
         ("threshold", "f8"),
@@ -706,12 +706,12 @@ class Phi:
         self.scale = scale or 1.0
         self.scale_was_found = scale > 0.0
         rule = (
-            *rule_of(settings.kernel, settings.bandwidth, settings.half_width),
+            *kernel_rule(settings.kernel, settings.bandwidth, settings.half_width),
             *(settings.density_threshold, settings.decay, self.scale),
             settings.on_equivalent == "replace",
         )
         width = math.ldexp(2.0, math.frexp(settings.bandwidth + settings.half_width)[1])
-        state = np.array([(*rule, width, 0, 0, 0, 1, FAN)], dtype=STATE)
+        state = np.array([(*rule, width, 0, 0, 0, 1, FAN)], dtype=RULE_AND_COUNTS)
         self.arrays = Arrays(
             np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
         )

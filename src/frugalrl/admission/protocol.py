@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating]
 Slots = NDArray[np.int64]
 
-CODE, SLOT = np.dtype(np.int8), np.dtype(np.int64)
+CODE_TYPE, SLOT_TYPE = np.dtype(np.int8), np.dtype(np.int64)
 """Types of a decision's code and slot; NumPy takes them faster than their names."""
 DROP = 0
 """The transition is not kept."""

@@ -12,7 +12,7 @@ from typing import Any
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from
 
 ALGORITHMS = ("sac", "td3", "ddpg")
-SAMPLERS = ("uniform", "prioritized", "large_batch")
+SAMPLER_NAMES = ("uniform", "prioritized", "large_batch")
 ENGINES = ("fused", "jax")
 ACTION_NOISES = ("normal", "ornstein-uhlenbeck")
 LOSSES = {
@@ -67,7 +67,7 @@ class AgentSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "net_arch", net_arch_from(self.net_arch))
         check_choice("algo", self.algo, ALGORITHMS)
-        check_choice("sampler", self.sampler, SAMPLERS)
+        check_choice("sampler", self.sampler, SAMPLER_NAMES)
         check_choice("engine", self.engine, ENGINES)
         if self.action_noise is not None:
             check_choice("action_noise", self.action_noise, ACTION_NOISES)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from frugalrl.training.errors import RunDirectoryError
-from frugalrl.training.records import Row, read_rows
+from frugalrl.training.records import MetricsRow, read_rows
 from frugalrl.training.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def acceptance(rows: list[Row]) -> list[dict[str, float]]:
+def acceptance(rows: list[MetricsRow]) -> list[dict[str, float]]:
     """Give the share newly stored and the share replaced, part by part of the run."""
     names = ("env_steps", "offered", "stored", "replaced")
     points = np.array([(0, 0, 0, 0), *(tuple(row[name] or 0 for name in names) for row in rows)])

@@ -132,7 +132,7 @@ def split_variant(name: str) -> tuple[str, dict[str, str]]:
     return base, {key: value for key, _, value in pairs} | ({"of": source} if of else {})
 
 
-def rule_of(name: str) -> tuple[str, float | None]:
+def rule_and_share(name: str) -> tuple[str, float | None]:
     """Split a name into the rule and its budget: `small@share=0.05` is small with 0.05."""
     base, changes = split_variant(name)
     share = changes.pop("share", None)

@@ -11,11 +11,11 @@ from functools import cache
 
 from frugalrl.bench.methods import data_text
 
-Row = dict[str, str]
+PublishedRow = dict[str, str]
 
 
 @cache
-def table(name: str) -> tuple[Row, ...]:
+def table(name: str) -> tuple[PublishedRow, ...]:
     """Read a table: `benchmarks`, `full`, `control_cost` or `laber`, or the `misprints` in them.
 
     A misprint's kind is `misprint`: off by a unit of the last printed digit or more; `last digit`:
@@ -33,7 +33,7 @@ def benchmark_name(env: str) -> str | None:
     )
 
 
-def published(name: str, env: str, algo: str = "") -> Row | None:
+def published(name: str, env: str, algo: str = "") -> PublishedRow | None:
     """Find the published row of an environment and algorithm, or None."""
     benchmark = benchmark_name(env)
     for row in table(name):

@@ -20,7 +20,7 @@ from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, 
 from frugalrl.files import read_json
 
 GRID_FILE = "grid.json"
-Column = NDArray[np.float64]
+Values = NDArray[np.float64]
 # For methods of a user's own: unlike those of the known ones, readable on white and on black.
 _OTHER_COLORS = ("#b8860b", "#c2185b", "#8d6e63", "#689f38", "#00a5ba", "#9575cd")
 
@@ -46,11 +46,11 @@ class Result:
         return found if isinstance(found, Mapping) else {}
 
     @cached_property
-    def metrics(self) -> dict[str, Column]:
+    def metrics(self) -> dict[str, Values]:
         """The run's `metrics.csv`, column by column."""
         return read_columns(self.directory / RUN_DIRECTORY / "metrics.csv")
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> Values:
         """Give one column of the metrics, empty where it is missing."""
         return self.metrics.get(name, np.empty(0))
 
@@ -64,7 +64,7 @@ class Result:
         return convergence_point(self.metrics["env_steps"][known], means[known])
 
     @cached_property
-    def curve(self) -> tuple[Column, Column]:
+    def curve(self) -> tuple[Values, Values]:
         """Steps of the evaluations and their mean reward over episodes."""
         table = read_columns(self.directory / RUN_DIRECTORY / "evaluations.csv")
         if not {"env_steps", "reward"} <= set(table):
@@ -168,7 +168,7 @@ def read_done(directory: Path, run: Run) -> dict[str, Any] | None:
     return done if whole and done.get("fingerprint") == run.fingerprint else None
 
 
-def read_columns(path: Path) -> dict[str, Column]:
+def read_columns(path: Path) -> dict[str, Values]:
     """Read a CSV of numbers, column by column: NaN where empty, without a half-written last row."""
     try:
         with path.open(encoding="utf-8", newline="") as file:

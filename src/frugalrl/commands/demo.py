@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from frugalrl.bench.aggregate import Summary
 
 ENV = "Pendulum-v1"
-SHARE = 0.05
-METHODS = ("baseline", "fac", f"random-slot@share={SHARE}", f"small@share={SHARE}")
-WARMUP_STEPS = 2_000
+_SHARE = 0.05
+DEMO_METHODS = ("baseline", "fac", f"random-slot@share={_SHARE}", f"small@share={_SHARE}")
+_WARMUP_STEPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ def main(arguments: list[str]) -> int:
     from frugalrl.commands.grids import run_grid
 
     suite = replace(
-        comparison(ENV, "sac", options.steps, METHODS),
+        comparison(ENV, "sac", options.steps, DEMO_METHODS),
         name="demo",
         seeds=parse_seeds(options.seeds),
         evaluations=20,
         settings={"eval_episodes": 5, "final_episodes": 50, "checkpoint_every": 0},
-        frugal={"fac_warmup_steps": min(WARMUP_STEPS, options.steps // 2)},
+        frugal={"fac_warmup_steps": min(_WARMUP_STEPS, options.steps // 2)},
     )
-    runs = len(METHODS) * options.seeds
+    runs = len(DEMO_METHODS) * options.seeds
     print(f"{runs} runs of SAC on {ENV}, {options.steps:,} steps each", flush=True)
     how = GridOptions(jobs=min(2, os.cpu_count() or 1), open=options.open)
     return run_grid(how, suite, options.out, ["demo", *arguments], closing=closing_lines)
@@ -60,12 +60,12 @@ def main(arguments: list[str]) -> int:
 def closing_lines(summary: Summary) -> list[str]:
     """Put the results into a table, and say what it does and does not show."""
     from frugalrl.bench.report.table import show
-    from frugalrl.commands.grids import result_lines
+    from frugalrl.commands.grids import summary_lines
 
-    lines = result_lines(summary, words=False)
-    found = [summary.get(task, name) for task in summary.results.tasks for name in METHODS]
+    lines = summary_lines(summary, words=False)
+    found = [summary.get(task, name) for task in summary.results.tasks for name in DEMO_METHODS]
     entries = [entry for entry in found if entry is not None]
-    if len(entries) != len(METHODS):
+    if len(entries) != len(DEMO_METHODS):
         return lines
     plain, fac, _, ring = entries
     late = [show(entry.late_reward.value, 1) for entry in entries]

@@ -73,7 +73,7 @@ def run_grid(
         )
         return 128 + stopped
     page = write_report(out)
-    print("\n".join(["", *(closing or result_lines)(summarize(read_results(out))), ""]))
+    print("\n".join(["", *(closing or summary_lines)(summarize(read_results(out))), ""]))
     show_report(page, open_report=options.open)
     lost = states.count("failed") + states.count("blocked")
     if lost:
@@ -96,7 +96,7 @@ def _backend(options: GridOptions, out: Path) -> AbstractContextManager[Start]:
     return nullcontext(lambda job: start_process(job.directory, keep_buffer=options.keep_buffers))
 
 
-def result_lines(summary: Summary, *, words: bool = True) -> list[str]:
+def summary_lines(summary: Summary, *, words: bool = True) -> list[str]:
     """Put the results into a table for a terminal, and below it, in words, what they say."""
     against = "baseline" if summary.reference == BASELINE else "FAC"
     tasks = len(summary.results.tasks) > 1

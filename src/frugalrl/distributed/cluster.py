@@ -124,7 +124,7 @@ def check_nodes(ray: Any, storage: str | None = None) -> None:
     for node in ray.nodes():
         if node["Alive"]:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            reference = ask.options(scheduling_strategy=there).remote(versions(), storage)
+            reference = ask.options(scheduling_strategy=there).remote(code_versions(), storage)
             asked[reference] = node["NodeManagerAddress"]
     answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=_ANSWER_SECONDS)
     for reference in answered:
@@ -147,11 +147,11 @@ def check_nodes(ray: Any, storage: str | None = None) -> None:
 
 def check_node(expected: dict[str, str], storage: str | None = None) -> None:
     """Refuse to work on this node with other versions, or where storage cannot be written."""
-    from frugalrl.distributed.storage import Storage
+    from frugalrl.distributed.storage import SharedDirectory
 
-    refuse_other_versions(expected, versions(), socket.gethostname())
+    refuse_other_versions(expected, code_versions(), socket.gethostname())
     if storage is not None:
-        Storage(storage).check_writable()
+        SharedDirectory(storage).check_writable()
 
 
 def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: str) -> None:
@@ -169,7 +169,7 @@ def refuse_other_versions(mine: dict[str, str], theirs: dict[str, str], node: st
 
 
 @cache
-def versions() -> dict[str, str]:
+def code_versions() -> dict[str, str]:
     """Give the versions that decide a result; of this package also a digest of its sources."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()

@@ -19,8 +19,8 @@ from typing import Any
 from frugalrl.bench.grid import Job, Start, start_process
 from frugalrl.bench.results import GRID_FILE
 from frugalrl.bench.runs import ERROR_FILE, RUN_FILE
-from frugalrl.distributed.cluster import check_node, check_nodes, connected, versions
-from frugalrl.distributed.storage import ClaimLostError, RunCopy, Storage
+from frugalrl.distributed.cluster import check_node, check_nodes, code_versions, connected
+from frugalrl.distributed.storage import ClaimLostError, RunCopy, SharedDirectory
 from frugalrl.files import write_text_atomically
 from frugalrl.training.errors import ConfigError, StorageError
 
@@ -54,8 +54,8 @@ def ray_tasks(
     """
     if not 0.0 <= gpus < math.inf or (gpus > 1.0 and gpus % 1.0):
         raise ConfigError(f"gpus={gpus} must be a share from 0 to 1, or a whole number")
-    here = Storage(os.path.abspath(out))
-    results = here if storage is None else Storage(storage)
+    here = SharedDirectory(os.path.abspath(out))
+    results = here if storage is None else SharedDirectory(storage)
     is_remote = results.url != here.url
 
     def start(job: Job) -> RayRun:
@@ -77,7 +77,7 @@ def ray_tasks(
             retry_exceptions=[WorkerKilledError],
         )(bring_to_end)
         reference = task.options(name=run.name).remote(
-            there.url, keep_buffer=keep_buffers, gpu=share > 0.0, expected=versions()
+            there.url, keep_buffer=keep_buffers, gpu=share > 0.0, expected=code_versions()
         )
         return RayRun(ray, reference, there if is_remote else None, directory)
 
@@ -110,7 +110,7 @@ class RayRun:
     ray: Any
     reference: Any
     """To the task's exit code."""
-    storage: Storage | None
+    storage: SharedDirectory | None
     """From which the run's files are fetched; None where they are written in place."""
     directory: Path
     """Where they belong."""
@@ -164,7 +164,7 @@ def bring_to_end(
     if expected is not None:
         check_node(expected)
     with _scratch() as folder:
-        copy = RunCopy(Storage(url), folder)
+        copy = RunCopy(SharedDirectory(url), folder)
         if RUN_FILE not in copy.fetch():
             raise StorageError(
                 f"{socket.gethostname()} finds no {RUN_FILE} in {url}: all nodes must see the "

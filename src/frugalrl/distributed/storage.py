@@ -17,7 +17,7 @@ _CLAIM = "owner"
 _AT_THE_END = ("run/policy.safetensors", "run/buffer.safetensors", "run/final.json", "done.json")
 
 
-class Storage:
+class SharedDirectory:
     """A directory that every node can read and write.
 
     A file that is put is written beside its name and then moved there, so nobody takes a part of
@@ -52,9 +52,9 @@ class Storage:
         is_local = isinstance(self._files, LocalFileSystem)
         self.url = self._root if is_local else self.url.removesuffix("/")
 
-    def at(self, path: str | os.PathLike[str]) -> Storage:
+    def at(self, path: str | os.PathLike[str]) -> SharedDirectory:
         """Give a directory below this one."""
-        return Storage(f"{self.url}/{Path(path).as_posix()}")
+        return SharedDirectory(f"{self.url}/{Path(path).as_posix()}")
 
     def check_writable(self) -> None:
         """Write a file, read it back and delete it.
@@ -156,7 +156,7 @@ class RunCopy:
     fetches a run last owns it: a process that was given up for dead no longer writes there.
     """
 
-    def __init__(self, storage: Storage, folder: Path) -> None:
+    def __init__(self, storage: SharedDirectory, folder: Path) -> None:
         self.storage = storage
         self.folder = folder
         self._pushed: dict[str, tuple[int, int]] = {}

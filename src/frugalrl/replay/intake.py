@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.offer import all_finite
-from frugalrl.admission.protocol import CODE, DROP, SLOT, STORE, AdmissionFilter, Decisions
+from frugalrl.admission.protocol import (
+    CODE_TYPE,
+    DROP,
+    SLOT_TYPE,
+    STORE,
+    AdmissionFilter,
+    Decisions,
+)
 from frugalrl.checks import check_choice
 from frugalrl.replay.results import REFUSED, Outcome
 from frugalrl.replay.samplers import Sampler, make_sampler
@@ -114,7 +121,7 @@ class StagedRows:
     ) -> None:
         self.columns, self.observations, self.rewards = columns, observations, rewards
         count = len(columns)
-        self.codes, self.slots = np.empty(count, CODE), np.empty(count, SLOT)
+        self.codes, self.slots = np.empty(count, CODE_TYPE), np.empty(count, SLOT_TYPE)
         self._is_finite = is_finite
         self.refused = 0 if is_finite is None else len(is_finite) - count
         # Refused rows are counted first, so the row after them is this one of all.

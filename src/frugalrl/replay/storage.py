@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import DROP, REPLACE, SLOT, STORE
+from frugalrl.admission.protocol import DROP, REPLACE, SLOT_TYPE, STORE, Slots
 from frugalrl.checks import check_choice, integer_from
 from frugalrl.compiling import compiled
 from frugalrl.replay.results import Batch, BufferStats
@@ -53,14 +53,14 @@ ENVIRONMENT, IS_TERMINATED, IS_TRUNCATED, ROW_STATES = range(4)
 # included; rows so far, and what became of them; most transitions, and the length of a run.
 HELD, OLDEST, YOUNGEST, FREE_SLOT, SLOTS_USED = range(5)
 STATES_HELD, FREE_STATE, STATES_USED, RUN_NEXT, RUN_LEFT = range(5, 10)
-OFFERED, REFUSED, STORED, REPLACED, DROPPED, EVICTED = range(10, 16)
+OFFERED, REJECTED, STORED, REPLACED, DROPPED, EVICTED = range(10, 16)
 CAPACITY, RUN, LAST = range(16, 19)
 COUNTERS = {
     "stored": STORED,
     "replaced": REPLACED,
     "dropped": DROPPED,
     "evicted": EVICTED,
-    "refused": REFUSED,
+    "refused": REJECTED,
 }
 
 _MOST_SLACK, _SLACK_OF_ANY = 16, 2**24
@@ -69,15 +69,13 @@ _MOST_SLACK, _SLACK_OF_ANY = 16, 2**24
 # What `list_free` answers where memory must grow first, so that all rows can be written.
 FEW_SLOTS, FEW_STATES = -1, -2
 # What `write_rows` answers.
-DONE, NO_ROOM, BAD_CODE, BAD_STORE, BAD_REPLACE = range(5)
+WRITTEN, NO_MEMORY, BAD_CODE, BAD_STORE, BAD_REPLACE = range(5)
 _FAULTS = {
-    NO_ROOM: "comes without memory for it",
+    NO_MEMORY: "comes without memory for it",
     BAD_CODE: "is not DROP, STORE or REPLACE",
     BAD_STORE: "does not take the next free slot",
     BAD_REPLACE: "replaces a slot that holds nothing",
 }
-
-Slots = NDArray[np.int64]
 
 
 def grown(rows: int) -> int:
@@ -214,14 +212,14 @@ class Storage:
 
     def refuse(self, rows: int) -> None:
         """Count rows that are not finite."""
-        self.control[OFFERED : REFUSED + 1] += rows  # both at once, whatever interrupts
+        self.control[OFFERED : REJECTED + 1] += rows  # both at once, whatever interrupts
 
     def next_slots(self, rows: int) -> Slots:
         """Give the slots that the next rows take, in order, growing until all can be written.
 
         They are fewer where the capacity is reached.
         """
-        free = np.empty(rows, SLOT)
+        free = np.empty(rows, SLOT_TYPE)
         while (found := list_free(self.slots, self.states, self.control, free)) < 0:
             if found == FEW_SLOTS:
                 self.resize_slots(min(grown(len(self.slots)), self.capacity))
@@ -239,7 +237,7 @@ class Storage:
             self.slots, self.states, self.control, rows.columns, rows.codes, rows.slots,
             rows.start, end,
         )  # fmt: skip
-        if fault != DONE:
+        if fault != WRITTEN:
             row = self.offered - rows.start
             raise RuntimeError(
                 f"the filter's decision {rows.codes[row]} with slot {rows.slots[row]} "
@@ -420,7 +418,7 @@ class Storage:
             control[FREE_SLOT] = free[0]
         for name, place in COUNTERS.items():
             control[place] = integer_from(name, state["counters"][name], 0)
-        control[OFFERED] = control[REFUSED] + control[STORED : DROPPED + 1].sum()
+        control[OFFERED] = control[REJECTED] + control[STORED : DROPPED + 1].sum()
         self.control = np.append(control[:LAST], last)
 
 
@@ -534,7 +532,7 @@ def write_rows(
     """Carry out decisions about rows up to an end, of which the first is number `start` of all.
 
     Returns:
-        `DONE`, or why the next one cannot be.
+        `WRITTEN`, or why the next one cannot be.
     """
     while control[OFFERED] - start < end:
         i = control[OFFERED] - start
@@ -544,7 +542,7 @@ def write_rows(
             slot = np.int64(-1)
             control[DROPPED] += 1
         elif len(states) - control[STATES_HELD] < 2:
-            return NO_ROOM
+            return NO_MEMORY
         elif code == REPLACE:
             if slot < 0 or slot >= control[SLOTS_USED] or slots[slot, STATE] < 0:
                 return BAD_REPLACE
@@ -566,7 +564,7 @@ def write_rows(
             _fill(slots, states, control, slot, rows[i])
         chosen[i] = slot
         control[OFFERED] += 1
-    return DONE
+    return WRITTEN
 
 
 @compiled

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from frugalrl.training.config import TrainConfig
     from frugalrl.training.evaluation import Episodes
     from frugalrl.training.loop import TrainingLoop
-    from frugalrl.training.records import Row
+    from frugalrl.training.records import MetricsRow
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Callback:
     the run; what they raise ends it too, with the last checkpoint kept.
     """
 
-    def on_metrics(self, run: RunView, row: Row) -> None:
+    def on_metrics(self, run: RunView, row: MetricsRow) -> None:
         """Hear of a row of metrics."""
 
     def on_evaluation(self, run: RunView, episodes: Episodes) -> None:

@@ -30,9 +30,9 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from frugalrl.training.environments import Environment, EnvironmentFactory
-from frugalrl.training.run_directory import Method
+from frugalrl.training.run_directory import StateMethod
 
-State = dict[str, Any]
+EnvState = dict[str, Any]
 
 # What an environment holds that does not change, or that only matters for pictures.
 _CONSTANT_NAMES = {
@@ -63,7 +63,7 @@ class AttributeWriter:
         self._seen: dict[int, tuple[int, Any]] = {}
         self._spans: list[tuple[int, int, str]] = []
 
-    def write(self, value: Any, path: str) -> State:
+    def write(self, value: Any, path: str) -> EnvState:
         """Write a value down; what cannot be is named by its path."""
         kind = type(value)
         if kind in _PLAIN:
@@ -91,10 +91,10 @@ class AttributeWriter:
             return {"dict": [[self.write(k, at), self.write(v, at)] for k, v, at in pairs]}
         return self._object(value, path)
 
-    def _items(self, items: Iterable[Any], path: str) -> list[State]:
+    def _items(self, items: Iterable[Any], path: str) -> list[EnvState]:
         return [self.write(item, f"{path}[{index}]") for index, item in enumerate(items)]
 
-    def _array(self, value: np.ndarray[Any, Any], path: str) -> State:
+    def _array(self, value: np.ndarray[Any, Any], path: str) -> EnvState:
         _check_dtype(value.dtype, path)
         if not (value.flags.c_contiguous or value.flags.f_contiguous):
             raise UnreadableStateError(f"{path} is a part of another array")
@@ -102,7 +102,7 @@ class AttributeWriter:
         self._spans.append((begin, begin + value.nbytes, path))
         return {"array": value.copy(), "fortran": not value.flags.c_contiguous}
 
-    def _object(self, value: Any, path: str) -> State:
+    def _object(self, value: Any, path: str) -> EnvState:
         """Write an object's attributes down; it must hold nothing else."""
         ordinary = type(value).__basicsize__ <= _ORDINARY_SIZE and hasattr(value, "__dict__")
         if not ordinary or isinstance(value, enum.Enum):
@@ -136,7 +136,7 @@ class AttributeReader:
     def __init__(self) -> None:
         self._made: list[Any] = []
 
-    def read(self, encoded: State, existing: Any = None) -> Any:
+    def read(self, encoded: EnvState, existing: Any = None) -> Any:
         """Give a value back; the copy must have what can only be put back into."""
         kind, content = next(iter(encoded.items()))
         if kind == "value":
@@ -177,7 +177,7 @@ class AttributeReader:
             vars(existing)[name] = self.read(value, vars(existing).get(name))
         return existing
 
-    def _read_items(self, content: list[State], existing: Any) -> list[Any]:
+    def _read_items(self, content: list[EnvState], existing: Any) -> list[Any]:
         old = existing if isinstance(existing, (list, tuple, deque)) else ()
         pairs = zip(content, itertools.chain(old, itertools.repeat(None)), strict=False)
         return [self.read(item, other) for item, other in pairs]
@@ -218,7 +218,7 @@ class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
-        self.start: State = {}
+        self.start: EnvState = {}
         self.actions: list[np.ndarray[Any, Any]] = []
 
     def reset(
@@ -235,13 +235,13 @@ class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         return cast("tuple[Any, Any, bool, bool, dict[str, Any]]", self.env.step(action))
 
 
-def prepare(factory: EnvironmentFactory, method: Method) -> Environment:
+def prepare(factory: EnvironmentFactory, method: StateMethod) -> Environment:
     """Make an environment whose state `capture` can read by this method."""
     made = factory.make()
     return ActionRecorder(made) if method == "replay" else made
 
 
-def capture(environment: Environment, method: Method) -> State:
+def capture(environment: Environment, method: StateMethod) -> EnvState:
     """Write an environment's state down; what cannot be read is left out, with a `problem`."""
     try:
         if method == "replay":
@@ -260,7 +260,7 @@ def capture(environment: Environment, method: Method) -> State:
     return {"method": "fresh", **_start(environment), "seed": None, "problem": problem}
 
 
-def restore(environment: Environment, state: State, seed: int) -> Restored:
+def restore(environment: Environment, state: EnvState, seed: int) -> Restored:
     """Put a fresh copy into a captured state, or begin a new episode from the seed."""
     try:
         # The first reset lets an environment build whatever it builds lazily: a simulator's may
@@ -288,7 +288,7 @@ def restore(environment: Environment, state: State, seed: int) -> Restored:
     return Restored(observation, None if exact else state["problem"] or "it cannot be reproduced")
 
 
-def choose_method(factory: EnvironmentFactory) -> Method:
+def choose_method(factory: EnvironmentFactory) -> StateMethod:
     """Find the first way that reproduces this environment bit for bit, by trying it."""
     with undisturbed():
         if _reproduces(factory, "fields", seed=0, steps=24):
@@ -310,7 +310,7 @@ def undisturbed() -> Iterator[None]:
         np.random.set_state(numpy)  # noqa: NPY002
 
 
-def _reproduces(factory: EnvironmentFactory, method: Method, seed: int, steps: int) -> bool:
+def _reproduces(factory: EnvironmentFactory, method: StateMethod, seed: int, steps: int) -> bool:
     """Try a way in the first episode and in a later one."""
     deadline = time.monotonic() + _TRIAL_SECONDS
     # Whatever goes wrong, the run itself will tell of it, if it gets that far.
@@ -368,7 +368,7 @@ def _layers(environment: Environment) -> list[Environment]:
     return [*layers, environment]
 
 
-def _start(environment: Environment) -> State:
+def _start(environment: Environment) -> EnvState:
     """Write down what a reset starts from: the generator, and what can be read of the wrappers."""
     *wrappers, inner = _layers(environment)
     generator = getattr(inner, "_np_random", None)
@@ -382,7 +382,7 @@ def _start(environment: Environment) -> State:
         return {"generator": None, "wrappers": []}
 
 
-def _capture_simulation(environment: Environment) -> State | None:
+def _capture_simulation(environment: Environment) -> EnvState | None:
     """Write down MuJoCo's integration state, and the quantities derived from it.
 
     The integration state with its warm start is what the next step starts from. Rewards however
@@ -402,7 +402,7 @@ def _capture_simulation(environment: Environment) -> State | None:
     return {"integration": state, "derived": derived}
 
 
-def _restore_simulation(environment: Environment, state: State) -> None:
+def _restore_simulation(environment: Environment, state: EnvState) -> None:
     import mujoco
 
     inner: Any = environment.unwrapped

@@ -20,7 +20,7 @@ from frugalrl.replay.results import REFUSED
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.errors import BrokenEnvironmentError
 from frugalrl.training.normalization import Normalizer
-from frugalrl.training.records import Row
+from frugalrl.training.records import MetricsRow
 from frugalrl.training.vector import EnvironmentGroup
 
 _REFUSED_SHARE = 0.01
@@ -212,7 +212,7 @@ class TrainingLoop:
             self._results = []
         return self._losses
 
-    def row(self) -> Row:
+    def row(self) -> MetricsRow:
         """Give the run's numbers now, and begin a new window of episodes."""
         episodes, reward, length = self._window
         successes = self._successes

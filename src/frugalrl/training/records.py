@@ -16,7 +16,7 @@ from frugalrl.training.config import TrainConfig
 from frugalrl.training.evaluation import Episodes
 from frugalrl.training.run_directory import RunDirectory
 
-Row = dict[str, float | int | None]
+MetricsRow = dict[str, float | int | None]
 
 # The columns of metrics.csv before and after an algorithm's losses, with their names in TensorBoard
 # and W&B: Stable-Baselines3's where it has one.
@@ -61,7 +61,7 @@ def tag(column: str) -> str:
     return (_BEFORE_LOSSES | _AFTER_LOSSES).get(column, f"train/{column}")
 
 
-def tagged(row: Row) -> dict[str, float]:
+def tagged(row: MetricsRow) -> dict[str, float]:
     """Give a row's numbers under their names in TensorBoard and W&B, with the steps per second."""
     values = {tag(name): float(value) for name, value in row.items() if value is not None}
     steps, seconds = row.get("env_steps"), row.get("train_seconds")
@@ -154,7 +154,7 @@ class TensorBoard:
             event.session_log.status = event_pb2.SessionLog.START
             self._writer.add_event(event)
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricsRow) -> None:
         """Take one row."""
         event = self._event(row["env_steps"])
         for name, number in tagged(row).items():
@@ -169,7 +169,7 @@ class TensorBoard:
         return self._protocol.Event(wall_time=time.time(), step=int(step))
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[MetricsRow]:
     """Read a CSV file of metrics back; empty columns are None."""
     with path.open(encoding="utf-8", newline="") as file:
         return [{name: _number(text) for name, text in row.items()} for row in csv.DictReader(file)]
@@ -193,11 +193,11 @@ class Recorder:
     def __init__(
         self, config: TrainConfig, directory: RunDirectory | None, state: dict[str, Any] | None
     ) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[MetricsRow] = []
         self.warnings: list[str] = []
         self._names = columns(config.algo)
         self._files: dict[str, CsvFile] = {}
-        self._write: list[Callable[[Row], None]] = []
+        self._write: list[Callable[[MetricsRow], None]] = []
         self._close: list[Callable[[], None]] = []
         if directory is None:
             return
@@ -223,9 +223,9 @@ class Recorder:
             self._write.append(lambda row: run.log(tagged(row), step=int(row["env_steps"] or 0)))
             self._close.append(run.finish)
 
-    def record(self, row: Row, wall_seconds: float, episodes: Episodes | None) -> None:
+    def record(self, row: MetricsRow, wall_seconds: float, episodes: Episodes | None) -> None:
         """Add an evaluation to a row, put its columns in order and write it everywhere."""
-        full: Row = {**row, "wall_seconds": round(wall_seconds, 3)}
+        full: MetricsRow = {**row, "wall_seconds": round(wall_seconds, 3)}
         if episodes is not None:
             full["eval_reward"] = episodes.mean
             full["eval_reward_std"] = episodes.std

@@ -29,7 +29,7 @@ from frugalrl.training.errors import RunDirectoryError, StorageError, TrainingEr
 CONFIG_VERSION = 1
 KIND = "training checkpoint"
 VERSION = 2
-Method = Literal["fields", "replay", "fresh"]
+StateMethod = Literal["fields", "replay", "fresh"]
 """How an environment's state is kept; see `env_state`."""
 
 
@@ -208,7 +208,7 @@ class RunDirectory(contextlib.AbstractContextManager["RunDirectory"]):
             content = json.loads(self.config.read_text(encoding="utf-8"))
             if (version := content["version"]) != CONFIG_VERSION:
                 raise ValueError(f"it has version {version}, this release reads {CONFIG_VERSION}")
-            if (method := content["environment_state"]) not in get_args(Method):
+            if (method := content["environment_state"]) not in get_args(StateMethod):
                 raise ValueError(f"environment_state={method!r} is unknown")
             return TrainConfig.from_dict(content["config"]), content
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -37,7 +37,7 @@ from frugalrl.training.environments import EnvironmentFactory, make_factory
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.evaluation import load_policy
 from frugalrl.training.process import limit_threads
-from frugalrl.training.run_directory import KIND, VERSION, Found, Method, RunDirectory
+from frugalrl.training.run_directory import KIND, VERSION, Found, RunDirectory, StateMethod
 from frugalrl.training.session import Session, TrainResult
 
 Say = Callable[[str], None]
@@ -95,7 +95,7 @@ def train(
     buffer = make_buffer(config, spaces, seeds)
     agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
     begun_with = start_from(config, agent, buffer)
-    method: Method = "fresh"
+    method: StateMethod = "fresh"
     with directory or contextlib.nullcontext():
         if directory is not None:
             method = env_state.choose_method(factory)

@@ -27,8 +27,8 @@ from frugalrl.training.errors import TrainingInterrupted
 from frugalrl.training.evaluation import LONGEST, Episodes, run_episodes, save_policy
 from frugalrl.training.loop import TrainingLoop
 from frugalrl.training.process import InterruptGuard, blas_threads, peak_memory
-from frugalrl.training.records import Recorder, Row
-from frugalrl.training.run_directory import KIND, VERSION, Method, RunDirectory
+from frugalrl.training.records import MetricsRow, Recorder
+from frugalrl.training.run_directory import KIND, VERSION, RunDirectory, StateMethod
 from frugalrl.training.vector import AsyncGroup, EnvironmentGroup, SyncGroup
 
 
@@ -50,7 +50,7 @@ class TrainResult:
     """The evaluation at the end."""
     evaluations: list[tuple[int, float]]
     """(env_steps, mean reward) of the evaluations while training."""
-    metrics: list[Row]
+    metrics: list[MetricsRow]
     """The rows of metrics.csv."""
     env_steps: int
     updates: int
@@ -122,7 +122,7 @@ class Session:
         self,
         config: TrainConfig,
         factory: EnvironmentFactory,
-        method: Method,
+        method: StateMethod,
         directory: RunDirectory | None,
         progress: bool | None = None,
         say: Any = None,

@@ -23,7 +23,7 @@ from frugalrl.training import env_state, environments
 from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import BrokenEnvironmentError
 from frugalrl.training.process import die_with
-from frugalrl.training.run_directory import Method
+from frugalrl.training.run_directory import StateMethod
 
 Floats = NDArray[np.float32]
 
@@ -50,7 +50,7 @@ class SyncGroup:
     Each is reset as soon as its episode ends.
     """
 
-    def __init__(self, factory: EnvironmentFactory, count: int, method: Method) -> None:
+    def __init__(self, factory: EnvironmentFactory, count: int, method: StateMethod) -> None:
         self.count = count
         self._method = method
         self._environments = [env_state.prepare(factory, method) for _ in range(count)]
@@ -85,12 +85,12 @@ class SyncGroup:
             current[row] = observation
         return Step(final, rewards, terminated, truncated, current, any_ended, successes)
 
-    def capture(self) -> list[env_state.State]:
+    def capture(self) -> list[env_state.EnvState]:
         """Write every environment's state down."""
         return [env_state.capture(env, self._method) for env in self._environments]
 
     def restore(
-        self, states: list[env_state.State], seeds: Sequence[int]
+        self, states: list[env_state.EnvState], seeds: Sequence[int]
     ) -> list[env_state.Restored]:
         """Put every environment into a captured state, or begin a new episode with its seed."""
         rows = zip(self._environments, states, seeds, strict=True)
@@ -110,7 +110,7 @@ class AsyncGroup:
     """
 
     def __init__(
-        self, factory: EnvironmentFactory, count: int, method: Method, timeout: float = 60.0
+        self, factory: EnvironmentFactory, count: int, method: StateMethod, timeout: float = 60.0
     ) -> None:
         self.count = count
         self._timeout = timeout
@@ -153,12 +153,12 @@ class AsyncGroup:
         successes = [success for step in steps for success in step.successes]
         return Step._make((*arrays, any(step.any_ended for step in steps), successes))
 
-    def capture(self) -> list[env_state.State]:
+    def capture(self) -> list[env_state.EnvState]:
         """Write every environment's state down."""
         return [state for (state,) in self._call("capture", [()] * self.count)]
 
     def restore(
-        self, states: list[env_state.State], seeds: Sequence[int]
+        self, states: list[env_state.EnvState], seeds: Sequence[int]
     ) -> list[env_state.Restored]:
         """Put every environment into a captured state, or begin a new episode with its seed."""
         rows = [([state], [seed]) for state, seed in zip(states, seeds, strict=True)]

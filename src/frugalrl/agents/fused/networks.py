@@ -18,7 +18,7 @@ from frugalrl.compiling import compiled_with
 # may change where a function is inlined, and then the process that compiles would round otherwise
 # than those that find compiled code on disk. Long sums are left to BLAS, or go row by row, which
 # vectorises as it is.
-compiled = compiled_with(nogil=True, fastmath={"contract", "nsz", "arcp"})
+compiled_fused = compiled_with(nogil=True, fastmath={"contract", "nsz", "arcp"})
 ZERO, ONE = np.float32(0), np.float32(1)
 BETA1, BETA2, ADAM_EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
 REST1, REST2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
@@ -37,7 +37,7 @@ _gemm: Any = types.ExternalFunction(
 _ONE_AND_ZERO = np.array([1.0, 0.0], np.float32)
 
 
-@compiled
+@compiled_fused
 def product(
     left: Floats,
     right: Floats,
@@ -117,14 +117,14 @@ class Workspace(NamedTuple):
     target_noise_clip: np.float32
 
 
-@compiled
+@compiled_fused
 def with_parameters(networks: Networks, flat: Floats) -> Networks:
     """Return networks of the same shape with other parameters: their targets."""
     sizes, old, gradients, memory, space = networks
     return Networks(sizes, flat.reshape(old.shape), gradients, memory, space)
 
 
-@compiled
+@compiled_fused
 def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
     """Return the weights (n, m) and biases (m,) of one layer, as views."""
     start = 0
@@ -135,21 +135,21 @@ def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
     return flat[start:middle].reshape(n, m), flat[middle : middle + m]
 
 
-@compiled
+@compiled_fused
 def hidden_layer(networks: Networks, which: int, index: int, rows: int) -> Floats:
     """Return a network's hidden layer number index (1, 2, ...), (rows, h), as a view."""
     width = networks.sizes[index]
     return networks.memory[which, index - 1, : rows * width].reshape(rows, width)
 
 
-@compiled
+@compiled_fused
 def space_for(networks: Networks, index: int, rows: int) -> Floats:
     """Return space for the gradient of a hidden layer; neighbours never share it."""
     width = networks.sizes[index]
     return networks.space[index % 2, : rows * width].reshape(rows, width)
 
 
-@compiled
+@compiled_fused
 def bias_relu(values: Floats, biases: Floats) -> None:
     """Add biases (h,) to values (n, h) and cut at zero, in place."""
     for i in range(values.shape[0]):
@@ -158,7 +158,7 @@ def bias_relu(values: Floats, biases: Floats) -> None:
             values[i, j] = ZERO if value < ZERO else value
 
 
-@compiled
+@compiled_fused
 def forward(networks: Networks, which: int, inputs: Floats, outputs: Floats) -> None:
     """Compute a network's outputs (rows, m) from inputs (rows, n)."""
     rows, last = inputs.shape[0], len(networks.sizes) - 2
@@ -175,7 +175,7 @@ def forward(networks: Networks, which: int, inputs: Floats, outputs: Floats) -> 
     outputs += biases
 
 
-@compiled
+@compiled_fused
 def relu_gradient(gradients: Floats, hidden: Floats, bias_gradient: Floats) -> None:
     """Zero gradients (n, h) where the unit was cut, in place, and sum them over rows."""
     bias_gradient[:] = ZERO
@@ -186,7 +186,7 @@ def relu_gradient(gradients: Floats, hidden: Floats, bias_gradient: Floats) -> N
             bias_gradient[j] += gradient
 
 
-@compiled
+@compiled_fused
 def backward(
     networks: Networks,
     which: int,
@@ -223,7 +223,7 @@ def backward(
     product(inputs, up, weight_gradient, left_transposed=True)
 
 
-@compiled
+@compiled_fused
 def zero_where_cut(gradients: Floats, hidden: Floats, rows: Ints) -> None:
     """Zero gradients (k, h), which belong to some rows of hidden, where the unit was cut."""
     for k in range(rows.shape[0]):
@@ -232,7 +232,7 @@ def zero_where_cut(gradients: Floats, hidden: Floats, rows: Ints) -> None:
             gradients[k, j] = gradients[k, j] if hidden[i, j] > ZERO else ZERO
 
 
-@compiled
+@compiled_fused
 def add_action_gradients(
     networks: Networks, which: int, rows: Ints, value_gradient: np.float32, into: Floats
 ) -> None:
@@ -264,7 +264,7 @@ def add_action_gradients(
             into[rows[k], j] += result[k, j]
 
 
-@compiled
+@compiled_fused
 def adam(
     parameters: Floats, gradients: Floats, first: Floats, second: Floats, step: int, rate: float
 ) -> None:
@@ -281,7 +281,7 @@ def adam(
         parameters[i] -= size * mean / (np.sqrt(square) * root + ADAM_EPSILON)
 
 
-@compiled
+@compiled_fused
 def polyak(targets: Floats, parameters: Floats, tau: np.float32) -> None:
     """Move targets a share tau towards the parameters, in place."""
     rest = ONE - tau
@@ -289,7 +289,7 @@ def polyak(targets: Floats, parameters: Floats, tau: np.float32) -> None:
         targets[i] = rest * targets[i] + tau * parameters[i]
 
 
-@compiled
+@compiled_fused
 def one_update(inputs: Inputs, k: int) -> Inputs:
     """Return the data of one of K updates, as views."""
     return Inputs(
@@ -304,8 +304,8 @@ def one_update(inputs: Inputs, k: int) -> Inputs:
     )
 
 
-@compiled
-def evaluate(
+@compiled_fused
+def evaluate_critics(
     critics: Networks, used: int, observations: Floats, actions: Floats, work: Workspace
 ) -> None:
     """Compute the values that the first critics give to rows of actions into work.q."""
@@ -320,7 +320,7 @@ def evaluate(
         forward(critics, c, inputs, work.q[c, :rows].reshape(rows, 1))
 
 
-@compiled
+@compiled_fused
 def least(q: Floats, row: int, used: int) -> int:
     """Return which of the first critics says least of a row."""
     found = 0
@@ -330,7 +330,7 @@ def least(q: Floats, row: int, used: int) -> int:
     return found
 
 
-@compiled
+@compiled_fused
 def compute_targets(state: State, batch: Inputs, ent_coef: np.float32, work: Workspace) -> None:
     """Fill work.targets with what the critics should say: reward plus discounted soft value.
 
@@ -339,14 +339,14 @@ def compute_targets(state: State, batch: Inputs, ent_coef: np.float32, work: Wor
     """
     count = work.q.shape[0]
     critics = with_parameters(work.critics, state.targets)
-    evaluate(critics, count, batch.next_observations, work.actions, work)
+    evaluate_critics(critics, count, batch.next_observations, work.actions, work)
     for i in range(work.targets.shape[0]):
         value = work.q[least(work.q, i, count), i]
         soft = value - ent_coef * work.log_prob[i]
         work.targets[i] = batch.rewards[i] + batch.discounts[i] * soft
 
 
-@compiled
+@compiled_fused
 def select_by_error(values: Floats, targets: Floats, uniforms: Floats) -> tuple[Ints, Floats]:
     """Draw rows (n,) with probability proportional to their absolute error (m,) (LaBER).
 
@@ -367,7 +367,7 @@ def select_by_error(values: Floats, targets: Floats, uniforms: Floats) -> tuple[
     return rows, weights
 
 
-@compiled
+@compiled_fused
 def learn_critics(
     state: State, batch: Inputs, work: Workspace, rate: float, scale: float, errors: Floats
 ) -> float:
@@ -377,7 +377,7 @@ def learn_critics(
     squared error, summed over critics, and returned.
     """
     n, count = work.batch, work.q.shape[0]
-    evaluate(work.critics, count, batch.observations, batch.actions, work)
+    evaluate_critics(work.critics, count, batch.observations, batch.actions, work)
     errors[:] = ZERO
     gradients = np.empty((n, 1), np.float32)  # of the values
     loss = 0.0
@@ -402,13 +402,13 @@ def learn_critics(
     return loss
 
 
-@compiled
+@compiled_fused
 def value_gradient(used: int, observations: Floats, actions: Floats, work: Workspace) -> float:
     """Return the mean of the least value that the first critics give to n rows of actions.
 
     Fills action_gradients with the gradient of minus that mean.
     """
-    evaluate(work.critics, used, observations, actions, work)
+    evaluate_critics(work.critics, used, observations, actions, work)
     n = work.batch
     work.action_gradients[:] = ZERO
     rows = np.empty(n, np.int64)

@@ -12,7 +12,7 @@ from frugalrl.agents.fused.networks import (
     Workspace,
     adam,
     backward,
-    compiled,
+    compiled_fused,
     compute_targets,
     forward,
     hidden_layer,
@@ -25,6 +25,7 @@ from frugalrl.agents.fused.networks import (
 )
 from frugalrl.agents.state import (
     EPSILON,
+    HALF_LOG_TWO_PI,
     LOG_STD_MAX,
     LOG_STD_MIN,
     SDE_MEAN_BOUND,
@@ -33,18 +34,17 @@ from frugalrl.agents.state import (
     SacState,
 )
 
-HALF_LOG_TWO_PI = np.float32(0.5 * math.log(2 * math.pi))
 HALF, TWO, FOUR = np.float32(0.5), np.float32(2), np.float32(4)
 
 
-@compiled
+@compiled_fused
 def tanh_slope(unbounded: np.float32) -> np.float32:
     """Return 1 - tanh(unbounded)**2, to rounding also where tanh is nearly one."""
     small = np.float32(np.exp(-TWO * abs(unbounded)))
     return FOUR * small / ((ONE + small) * (ONE + small))
 
 
-@compiled
+@compiled_fused
 def sample_gaussian(n: int, noise: Floats, work: Workspace) -> None:
     """Draw n actions, their slopes and log-probabilities from means and log stds in outputs."""
     outputs, a = work.outputs, work.actions.shape[1]
@@ -60,7 +60,7 @@ def sample_gaussian(n: int, noise: Floats, work: Workspace) -> None:
         work.log_prob[i] = total
 
 
-@compiled
+@compiled_fused
 def unsquashed_gradient(i: int, j: int, weight: np.float32, work: Workspace) -> np.float32:
     """Go back through tanh, both the action's way and its log-determinant's."""
     action, slope = work.actions[i, j], work.slopes[i, j]
@@ -69,7 +69,7 @@ def unsquashed_gradient(i: int, j: int, weight: np.float32, work: Workspace) -> 
     return gradient
 
 
-@compiled
+@compiled_fused
 def gaussian_gradient(noise: Floats, ent_coef: np.float32, work: Workspace) -> None:
     """Fill output_gradients (n, 2a) with the gradient of mean(ent_coef * log_prob) - value."""
     n, a = work.action_gradients.shape
@@ -84,14 +84,14 @@ def gaussian_gradient(noise: Floats, ent_coef: np.float32, work: Workspace) -> N
             work.output_gradients[i, a + j] = inner if within else ZERO
 
 
-@compiled
+@compiled_fused
 def log_stds(flat: Floats, work: Workspace) -> Floats:
     """Return gSDE's part of a vector of the actor's (h, a), as a view."""
     h, a = work.matrix.shape
     return flat[flat.shape[0] - h * a :].reshape(h, a)
 
 
-@compiled
+@compiled_fused
 def draw_matrix(noise: Floats, work: Workspace) -> None:
     """Draw gSDE's exploration matrix (h, a), and square its standard deviations."""
     log_std = log_stds(work.actor.parameters[0], work)
@@ -102,7 +102,7 @@ def draw_matrix(noise: Floats, work: Workspace) -> None:
             work.variances[i, j] = std * std
 
 
-@compiled
+@compiled_fused
 def sample_sde(n: int, work: Workspace) -> None:
     """Do ``sample_gaussian`` with means in outputs and the exploration matrix."""
     latent = hidden_layer(work.actor, 0, len(work.actor.sizes) - 2, n)
@@ -125,7 +125,7 @@ def sample_sde(n: int, work: Workspace) -> None:
         work.log_prob[i] = total
 
 
-@compiled
+@compiled_fused
 def sde_gradient(ent_coef: np.float32, work: Workspace) -> None:
     """Do ``gaussian_gradient`` for gSDE: also the latent's and log_std's gradients."""
     n, a = work.action_gradients.shape
@@ -161,7 +161,7 @@ def sde_gradient(ent_coef: np.float32, work: Workspace) -> None:
             )
 
 
-@compiled
+@compiled_fused
 def sample(observations: Floats, noise: Floats, work: Workspace) -> None:
     """Draw actions of the current policy into work.actions, work.log_prob."""
     rows = observations.shape[0]
@@ -172,7 +172,7 @@ def sample(observations: Floats, noise: Floats, work: Workspace) -> None:
         sample_gaussian(rows, noise, work)
 
 
-@compiled
+@compiled_fused
 def learn_actor(
     state: SacState, batch: Inputs, ent_coef: np.float32, work: Workspace, rate: float
 ) -> tuple[float, float]:
@@ -194,7 +194,7 @@ def learn_actor(
     return float(ent_coef) * total / n - value, total / n
 
 
-@compiled
+@compiled_fused
 def update(
     state: SacState, inputs: Inputs, work: Workspace, rate: float, losses: Floats, errors: Floats
 ) -> None:

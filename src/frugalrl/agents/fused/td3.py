@@ -11,7 +11,7 @@ from frugalrl.agents.fused.networks import (
     Workspace,
     adam,
     backward,
-    compiled,
+    compiled_fused,
     compute_targets,
     forward,
     learn_critics,
@@ -23,7 +23,7 @@ from frugalrl.agents.fused.networks import (
 from frugalrl.agents.state import Floats, Inputs, Td3State
 
 
-@compiled
+@compiled_fused
 def act(actor: Networks, observations: Floats, work: Workspace) -> Floats:
     """Write the policy's actions of observations (rows, d) into work.actions; return them."""
     rows = observations.shape[0]
@@ -35,7 +35,7 @@ def act(actor: Networks, observations: Floats, work: Workspace) -> Floats:
     return actions
 
 
-@compiled
+@compiled_fused
 def act_next(state: Td3State, batch: Inputs, work: Workspace) -> None:
     """Write the target policy's next actions (m, a), with noise on top, into work.actions."""
     bound = work.target_noise_clip
@@ -47,7 +47,7 @@ def act_next(state: Td3State, batch: Inputs, work: Workspace) -> None:
             actions[i, j] = min(max(actions[i, j] + noise, -ONE), ONE)
 
 
-@compiled
+@compiled_fused
 def learn_actor(state: Td3State, batch: Inputs, work: Workspace, rate: float) -> float:
     """Take one Adam step of the actor up the first critic; return the loss."""
     actor, observations = work.actor, batch.observations[: work.batch]
@@ -64,7 +64,7 @@ def learn_actor(state: Td3State, batch: Inputs, work: Workspace, rate: float) ->
     return -value
 
 
-@compiled
+@compiled_fused
 def update(
     state: Td3State, inputs: Inputs, work: Workspace, rate: float, losses: Floats, errors: Floats
 ) -> None:

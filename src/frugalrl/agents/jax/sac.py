@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -11,6 +9,7 @@ import optax
 from frugalrl.agents.jax.networks import adam, descend, forward, learn_critics, q_values
 from frugalrl.agents.state import (
     EPSILON,
+    HALF_LOG_TWO_PI,
     LOG_STD_MAX,
     LOG_STD_MIN,
     SDE_MEAN_BOUND,
@@ -18,8 +17,6 @@ from frugalrl.agents.state import (
     SacState,
     Spec,
 )
-
-HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def squash(unbounded: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -21,7 +21,7 @@ from frugalrl.bench.aggregate import (
     generator_for,
     task_name,
 )
-from frugalrl.bench.methods import CONTROLS, PARAMETERS, Method, rule_of, split_variant
+from frugalrl.bench.methods import CONTROLS, PARAMETERS, Method, rule_and_share, split_variant
 from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Numbers, told_apart
 from frugalrl.bench.results import Result
 
@@ -38,7 +38,7 @@ def all_figures(summary: Summary) -> list[Figure]:
     figures: list[Figure] = []
     for task in tasks:
         figures += [learning_curves(summary, task), final_rewards(summary, task)]
-    if any(rule_of(name)[1] for name in summary.results.methods):  # a share of the steps
+    if any(rule_and_share(name)[1] for name in summary.results.methods):  # a share of the steps
         for task in tasks:
             figures += [reward_over_bytes(summary, task, late=late) for late in (False, True)]
     if summary.scores:
@@ -90,7 +90,7 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
     shown = [e for e in summary.entries(task) if np.isfinite(reward(e).value + e.bytes)]
     rules: dict[str, list[MethodSummary]] = {}
     for entry in shown:
-        rules.setdefault(rule_of(entry.method)[0], []).append(entry)
+        rules.setdefault(rule_and_share(entry.method)[0], []).append(entry)
     traces = []
     for rule, entries in sorted(rules.items(), key=lambda item: item[0] == BASELINE):  # on top
         # With room for everything, a rule for a given size is the baseline.

@@ -20,7 +20,7 @@ from frugalrl.bench.aggregate import (
     task_name,
 )
 from frugalrl.bench.contents import GRADIENTS
-from frugalrl.bench.methods import CONTROLS, Method, rule_of
+from frugalrl.bench.methods import CONTROLS, Method, rule_and_share
 from frugalrl.bench.report.table import (
     NOTHING,
     PUBLISHED_BELOW,
@@ -145,11 +145,11 @@ def equal_size(summary: Summary) -> Iterator[Row]:
         if size is not None:
             groups.setdefault((task, size), []).append(entry)
     for (task, size), entries in groups.items():
-        rules = {rule_of(entry.method)[0]: entry for entry in entries}
+        rules = {rule_and_share(entry.method)[0]: entry for entry in entries}
         controls = [rules.get(name) for name in CONTROLS]
         for entry in entries if any(controls) else ():
             digits = _digits(summary, entry)
-            label = summary.results.method(rule_of(entry.method)[0]).label
+            label = summary.results.method(rule_and_share(entry.method)[0]).label
             yield {
                 TASK: _task_entry(summary, task, {}),
                 size_column: Entry(size, size),
@@ -166,7 +166,7 @@ def equal_size(summary: Summary) -> Iterator[Row]:
 
 def _size_of(method: Method) -> str | None:
     """Say which methods have buffers of the same size; None for one that is like no other."""
-    share = rule_of(method.name)[1]
+    share = rule_and_share(method.name)[1]
     if share is not None:
         return f"{100 * share:g} % of the steps"
     if method.needs is not None:
@@ -387,7 +387,7 @@ def misprints(_: Summary) -> Iterator[Row]:
 
 def _pairs(
     summary: Summary, against: str, table: str
-) -> Iterator[tuple[Row, MethodSummary, MethodSummary, paper.Row]]:
+) -> Iterator[tuple[Row, MethodSummary, MethodSummary, paper.PublishedRow]]:
     """Give the beginning of a row, a frugal method and what it is compared with, the published row.
 
     That is the paper's method's: beside ours it stands only where the paper's was not run.
@@ -402,7 +402,12 @@ def _pairs(
 
 
 def _comparison(
-    head: Row, other: MethodSummary, fac: MethodSummary, printed: paper.Row, sign: str, name: str
+    head: Row,
+    other: MethodSummary,
+    fac: MethodSummary,
+    printed: paper.PublishedRow,
+    sign: str,
+    name: str,
 ) -> Row:
     """Compare FAC with another method, which has a sign in the headings."""
     row = dict(head)
@@ -439,7 +444,7 @@ def _spread(entry: MethodSummary, key: str = "paper_reward") -> Entry:
     return replace(mean, text=f"{mean.text} ± {show(sd)}") if math.isfinite(sd) else mean
 
 
-def _beside(entry: Entry, printed: paper.Row, key: str) -> Entry:
+def _beside(entry: Entry, printed: paper.PublishedRow, key: str) -> Entry:
     """Put the published number, with its spread if it has one, below ours."""
     text = printed.get(key)
     if text is None:
@@ -453,7 +458,7 @@ def _printed(text: str) -> str:
     return f"{int(text):,}" if text.isdigit() else (text or "–").replace("-", "−")
 
 
-def _task_entry(summary: Summary, task: TaskKey, printed: paper.Row) -> Entry:
+def _task_entry(summary: Summary, task: TaskKey, printed: paper.PublishedRow) -> Entry:
     """Name a task; the line below it says that published numbers are below, and of how long."""
     name = task_name(task)
     if not printed:
@@ -464,7 +469,9 @@ def _task_entry(summary: Summary, task: TaskKey, printed: paper.Row) -> Entry:
     return Entry(name, name, f"paper: {published:,} steps" if longer else PUBLISHED_BELOW)
 
 
-def _names(summary: Summary, entry: MethodSummary, printed: paper.Row | None = None) -> Row:
+def _names(
+    summary: Summary, entry: MethodSummary, printed: paper.PublishedRow | None = None
+) -> Row:
     """Begin a row: the task and the method."""
     label = summary.results.method(entry.method).label
     task = _task_entry(summary, entry.task, printed or {})

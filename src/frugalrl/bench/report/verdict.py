@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from frugalrl.bench.aggregate import BASELINE, FAC, FRUGAL, MethodSummary, Summary, task_name
-from frugalrl.bench.methods import rule_of
+from frugalrl.bench.methods import rule_and_share
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL
 
@@ -31,7 +31,9 @@ def verdict(summary: Summary) -> str:
     seeds, weak = _seeds(summary.fewest_seeds), summary.fewest_seeds < FEW_SEEDS
     strength = f"With {seeds} the evidence is weak." if weak else f"There are {seeds} per method."
     methods = summary.results.methods
-    if BASELINE in methods and any(rule_of(name)[1] for name in methods):  # a share of the steps
+    if BASELINE in methods and any(
+        rule_and_share(name)[1] for name in methods
+    ):  # a share of the steps
         return f"{_budgets(summary)} {strength}"
     judged = next((name for name in (FAC, *FRUGAL) if name in methods), FAC)
     pairs = [
@@ -98,7 +100,7 @@ def _budgets(summary: Summary) -> str:
     parts = []
     for task in summary.results.tasks:
         full = summary.get(task, BASELINE)
-        budgets = {entry.method: rule_of(entry.method) for entry in summary.entries(task)}
+        budgets = {entry.method: rule_and_share(entry.method) for entry in summary.entries(task)}
         least = min((share for _, share in budgets.values() if share is not None), default=None)
         if full is None or least is None:
             continue
