@@ -25,7 +25,7 @@ from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.report.write import write_report
 from frugalrl.bench.results import read_results
 from frugalrl.bench.suites import Task
-from frugalrl.commands.grids import result_lines
+from frugalrl.commands.grids import summary_lines
 from frugalrl.files import read_json, write_json
 from frugalrl.training.errors import StorageError
 
@@ -341,7 +341,7 @@ def test_rules_are_compared_at_equal_size(make_results: MakeResults) -> None:
 
 
 def test_a_comparison_ends_in_a_table(make_results: MakeResults) -> None:
-    lines = result_lines(summarize(read_results(make_results(several_tasks()))))
+    lines = summary_lines(summarize(read_results(make_results(several_tasks()))))
     heads = ["seeds", "reward", "vs", "baseline", "second", "half"]
     heads += ["transitions", "buffer", "training"]
     assert lines[0].split() == heads

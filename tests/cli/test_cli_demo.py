@@ -22,7 +22,7 @@ def test_the_words_follow_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     summary = SimpleNamespace(
         results=SimpleNamespace(tasks=["task"]), get=lambda task, name: entries[name]
     )
-    monkeypatch.setattr("frugalrl.commands.grids.result_lines", lambda *_, **__: ["table"])
+    monkeypatch.setattr("frugalrl.commands.grids.summary_lines", lambda *_, **__: ["table"])
     said = " ".join(demo.closing_lines(summary))
     assert "−72.0 with all transitions" in said
     assert "From 5% of them, 5% of the bytes: −101.0 from a ring, −76.0 where chance" in said

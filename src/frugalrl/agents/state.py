@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 Array = TypeVar("Array", bound=Any)  # np.ndarray or jax.Array
 
 LOG_STD_MIN, LOG_STD_MAX = np.float32(-20), np.float32(2)  # of SAC's Gaussian
-HALF_LOG_TWO_PI = np.float32(0.5 * np.log(2 * np.pi))  # of a Gaussian's logarithm
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)  # of a Gaussian's logarithm
 SDE_MEAN_BOUND = np.float32(2)  # gSDE's mean is clipped, else tanh saturates
 EPSILON = np.float32(1e-6)  # keeps logarithms finite where tanh saturates or a variance vanishes
 SMALLEST_ERROR = np.float32(1e-8)  # keeps LaBER's distribution defined where every error vanishes

@@ -35,6 +35,7 @@ from frugalrl.agents.state import (
 )
 
 HALF, TWO, FOUR = np.float32(0.5), np.float32(2), np.float32(4)
+LOG_NORM = np.float32(HALF_LOG_TWO_PI)
 
 
 @compiled_fused
@@ -55,7 +56,7 @@ def sample_gaussian(n: int, noise: Floats, work: Workspace) -> None:
             unbounded = outputs[i, j] + np.exp(log_std) * noise[i, j]
             work.actions[i, j] = np.tanh(unbounded)
             work.slopes[i, j] = tanh_slope(unbounded)
-            total -= HALF * noise[i, j] * noise[i, j] + log_std + HALF_LOG_TWO_PI
+            total -= HALF * noise[i, j] * noise[i, j] + log_std + LOG_NORM
             total -= np.log(work.slopes[i, j] + EPSILON)
         work.log_prob[i] = total
 
@@ -121,7 +122,7 @@ def sample_sde(n: int, work: Workspace) -> None:
             work.slopes[i, j] = tanh_slope(mean + deviation[i, j])
             spread = variance[i, j]
             total -= HALF * (deviation[i, j] * deviation[i, j] / spread + np.log(spread))
-            total -= HALF_LOG_TWO_PI + np.log(work.slopes[i, j] + EPSILON)
+            total -= LOG_NORM + np.log(work.slopes[i, j] + EPSILON)
         work.log_prob[i] = total
 
 
