@@ -31,15 +31,14 @@ LABELS = {
     "small": "ring",
     "random-slot": "random eviction",
     "fac": "FrugalFilter",
+    "fac@eviction=random": "FrugalFilter, random eviction",
     "fac-paper": "FrugalFilter.paper",
     "reservoir": "newest and a sample",
 }
-NOT_DRAWN = ("fac-paper", "reservoir")
-"""Rules of which the figure says nothing: run for the paper's claims, or gone."""
+NOT_DRAWN = ("fac@eviction=random", "fac-paper", "reservoir")
+"""Rules of which the figure says nothing: run on one task, for the paper's claims, or gone."""
 SB3 = "ring of Stable-Baselines3"
-COLORS = dict(
-    zip(LABELS, ("#444444", "#7a5fd3", "#c1440e", "#2166d1", "#8aa9d6", "#1a9e4b"), strict=True)
-)
+COLORS = {"baseline": "#444444", "small": "#7a5fd3", "random-slot": "#c1440e", "fac": "#2166d1"}
 COLUMNS = (
     "task", "buffer", "seeds", "MB", "SB3's MB", "final reward", "second half",
     "less all transitions'", "less the ring's", "less random eviction's",
@@ -78,12 +77,13 @@ def rule(entry: MethodSummary) -> str:
 
 def share(entry: MethodSummary) -> float:
     """Give the part of the run's transitions that a buffer of given size has room for."""
-    return float(entry.method.partition("share=")[2] or 1.0)
+    return rule_and_share(entry.method)[1] or 1.0
 
 
 def sb3_megabytes(entry: MethodSummary) -> float:
     """Give what Stable-Baselines3's ReplayBuffer takes for as many transitions as are held."""
-    env = gymnasium.make(entry.task[0])
+    settings = next(iter(entry.runs.values())).run.settings
+    env = gymnasium.make(entry.task[0], **settings.get("env_kwargs", {}))
     observation, action = env.observation_space, env.action_space
     states = 2 * int(np.prod(observation.shape)) * observation.dtype.itemsize
     each = states + 4 * int(np.prod(action.shape)) + 3 * 4
