@@ -1,9 +1,11 @@
-"""Arguments checked by name, and the name that was most likely meant."""
+"""Arguments checked by name, the name that was most likely meant, and warnings."""
 
 from __future__ import annotations
 
 import math
 import operator
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from numbers import Real
 
@@ -80,3 +82,12 @@ def refuse_class(name: str, value: object) -> None:
     """Raise if a class was given where an object of it is wanted; it has all the methods too."""
     if isinstance(value, type):
         raise TypeError(f"{name}={value.__name__} is a class; use an object, {value.__name__}()")
+
+
+def warn_caller(text: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Warn at the line that calls this library."""
+    library = __name__.partition(".")[0]
+    frame, level = sys._getframe(), 1
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == library:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

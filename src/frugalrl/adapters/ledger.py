@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of
 from frugalrl.admission.protocol import AdmissionFilter
+from frugalrl.checks import warn_caller
 from frugalrl.replay.intake import Intake, rows_kept_elsewhere
 from frugalrl.replay.results import BufferStats, Outcome
 from frugalrl.replay.spaces import SLOTS_ALONE
@@ -98,10 +98,8 @@ class AdmissionLedger:
         if finite is not None:
             is_finite &= finite
         if not is_finite.all() and not self.stats.rejected_nonfinite:
-            warnings.warn(
-                "a transition with NaN or infinity was refused; further ones are only counted",
-                RuntimeWarning,
-                stacklevel=3,
+            warn_caller(
+                "a transition with NaN or infinity was refused; further ones are only counted"
             )
         rows = rows_kept_elsewhere(
             observations[is_finite], rewards[is_finite], self._books.offered, is_finite

@@ -10,7 +10,6 @@ model = SAC("MlpPolicy", "Hopper-v5", replay_buffer_class=FrugalReplayBuffer,
 from __future__ import annotations
 
 import sys
-import warnings
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +18,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import needs
+from frugalrl.checks import warn_caller
 
 with needs("Stable-Baselines3", "sb3"):
     import torch
@@ -182,12 +182,11 @@ class FrugalCallback(BaseCallback):
         warmup = getattr(settings, "warmup_steps", 0)
         offered = buffer.stats.offered + self.locals["total_timesteps"] - self.num_timesteps
         if offered < warmup and not getattr(buffer.admission, "is_fitted", True):
-            warnings.warn(
+            warn_caller(
                 f"the filter's warm-up takes {warmup:,} steps and this training ends before it, so "
                 "everything is stored and nothing filtered; lower warmup_steps in "
                 "replay_buffer_kwargs or train for longer",
                 UserWarning,
-                stacklevel=2,
             )
 
     def _on_step(self) -> bool:

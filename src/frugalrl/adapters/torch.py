@@ -9,7 +9,6 @@ rb = ReplayBuffer(1_000_000, envs.single_observation_space, envs.single_action_s
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from frugalrl import AdmitAll, RandomAdmit
 from frugalrl.adapters.filters import ReadsColumns, make_filter, needs
 from frugalrl.adapters.observations import FlatObservations
 from frugalrl.admission.protocol import AdmissionFilter
-from frugalrl.checks import integer_from
+from frugalrl.checks import integer_from, warn_caller
 from frugalrl.replay.buffer import KIND, VERSION
 from frugalrl.replay.buffer import ReplayBuffer as Replay
 from frugalrl.replay.n_step import NStepReturns, NStepTransitions
@@ -348,11 +347,10 @@ class ReplayBuffer:
         used = repr(self.admission)
         self._go_on_with(loaded)
         if repr(self.admission) != used:
-            warnings.warn(
+            warn_caller(
                 f"{os.fspath(path)} goes on with the filter it was saved with, "
                 f"{self.admission!r}, not with {used}",
                 UserWarning,
-                stacklevel=2,
             )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -24,7 +23,7 @@ from frugalrl.admission.partition import (
 )
 from frugalrl.admission.phi import DONE, NO_ROOM, NOT_FINITE, SLOT_TAKEN, Phi, longer
 from frugalrl.admission.protocol import DROP, STORE, Decisions, Floats, Slots
-from frugalrl.checks import check_choice, integer_from, is_positive, number_from
+from frugalrl.checks import check_choice, integer_from, is_positive, number_from, warn_caller
 from frugalrl.compiling import compiled
 
 if TYPE_CHECKING:
@@ -185,11 +184,6 @@ class WarmUp:
         """Bytes of the whole warm-up: an observation, a reward and a slot per step."""
         dimensions = self._states.shape[1]
         return 8 * self._settings.warmup_steps * (dimensions + 2) if dimensions else 0
-
-    @property
-    def stored(self) -> int:
-        """Rows in a slot."""
-        return int(np.count_nonzero(self._row_in))
 
     def slots_held(self) -> NDArray[np.int64]:
         """Slots in use, in ascending order."""
@@ -493,10 +487,8 @@ class FrugalFilter:
         """Warn once if there was no scale to find; last of all, as a warning may be an error."""
         if not self._stage.scale_was_found:
             self._stage.scale_was_found = True
-            warnings.warn(
-                'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled',
-                RuntimeWarning,
-                stacklevel=3,
+            warn_caller(
+                'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled'
             )
 
     # --- a stream without storage -----------------------------------------------------------------
@@ -527,11 +519,9 @@ class FrugalFilter:
         self.rejected_nonfinite += refused
         self._warn_of_scale()
         if refused and self.rejected_nonfinite == refused:
-            warnings.warn(
+            warn_caller(
                 "transitions with NaN or infinity are refused; "
-                "rejected_nonfinite counts them, this warning comes once",
-                RuntimeWarning,
-                stacklevel=2,
+                "rejected_nonfinite counts them, this warning comes once"
             )
         return is_stored
 
@@ -601,7 +591,7 @@ class FrugalFilter:
     @property
     def stored(self) -> int:
         """Number of rewards held."""
-        return self._stage.stored
+        return len(self.slots_held())
 
     @property
     def nbytes(self) -> int:

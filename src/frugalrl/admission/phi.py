@@ -99,7 +99,6 @@ RULE_AND_COUNTS = np.dtype(
         ("replaces", "i8"),
         ("width", "f8"),  # of a cell's buckets, a power of two
         ("clock", "i8"),  # next stamp
-        ("stored", "i8"),  # rewards held
         ("cells", "i8"),  # cells in use
         ("cells_begun", "i8"),  # cells from here on never were in use
         ("blocks_begun", "i8"),  # nor blocks
@@ -388,7 +387,6 @@ def store(phi: Any, key: Any, cell: Any, slot: Any, reward: Any) -> bool:
     slots[slot]["reward"], slots[slot]["cell"] = reward, cell
     slots[slot]["stamp"] = state["clock"]
     state["clock"] += 1
-    state["stored"] += 1
     owner["count"] += 1
     block = np.int64(owner["block"])
     if block == 0:
@@ -410,7 +408,6 @@ def remove(phi: Any, slot: Any) -> None:
     cell = np.int64(slots[slot]["cell"])
     owner, reward = phi.cells[cell], slots[slot]["reward"]
     slots[slot]["cell"] = 0
-    phi.state[0]["stored"] -= 1
     owner["count"] -= 1
     if owner["block"] == 0:
         _unlink(slots, owner, slot)
@@ -711,17 +708,12 @@ class Phi:
             settings.on_equivalent == "replace",
         )
         width = math.ldexp(2.0, math.frexp(settings.bandwidth + settings.half_width)[1])
-        state = np.array([(*rule, width, 0, 0, 0, 1, FAN)], dtype=RULE_AND_COUNTS)
+        state = np.array([(*rule, width, 0, 0, 1, FAN)], dtype=RULE_AND_COUNTS)
         self.arrays = Arrays(
             np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
         )
         self.given_up = NO_SLOTS
         """Slots given up when the warm-up ended, until the owner is told."""
-
-    @property
-    def stored(self) -> int:
-        """Slots in use; those given up count until the owner is told."""
-        return int(self.arrays.state["stored"][0]) + len(self.given_up)
 
     @property
     def cells(self) -> int:

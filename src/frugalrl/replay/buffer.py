@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +21,7 @@ from frugalrl.admission.controls import AdmitAll, RandomAdmit
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.admission.released import ReleasedFilter
-from frugalrl.checks import check_choice, integer_from, refuse_class
+from frugalrl.checks import check_choice, integer_from, refuse_class, warn_caller
 from frugalrl.replay.budget import ByteBudget
 from frugalrl.replay.intake import Intake, Stage, in_order, in_rows
 from frugalrl.replay.results import REFUSED, Batch, BufferStats, Outcome
@@ -261,8 +259,12 @@ class ReplayBuffer:
         rows = stage.take(given, self._storage.offered)
         outcome = self._intake.add(rows)
         if rows.refused and self._storage.counters["refused"] == rows.refused:
-            # Comes last, since it may be raised as an error.
-            _warn_of_refused(outcome.codes, rows.refused)
+            first = outcome.codes.tolist().index(REFUSED)
+            warn_caller(  # comes last, since it may be raised as an error
+                f"refused {rows.refused} transition(s) with NaN, infinite or too large values "
+                f"(first in row {first}); further ones are only counted in "
+                "stats.rejected_nonfinite"
+            )
         return outcome
 
     def clear(self) -> None:
@@ -505,21 +507,6 @@ class _Turn:
 
     def __exit__(self, *error: object) -> None:
         self._lock.release()
-
-
-def _warn_of_refused(codes: NDArray[np.int8], refused: int) -> None:
-    """Warn of the first rows that are not finite, at the line that calls this library."""
-    library = __name__.partition(".")[0]
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == library:
-        frame, level = frame.f_back, level + 1
-    row = int(np.argmax(codes == REFUSED))
-    warnings.warn(
-        f"refused {refused} transition(s) with NaN, infinite or too large values (first "
-        f"in row {row}); further ones are only counted in stats.rejected_nonfinite",
-        RuntimeWarning,
-        stacklevel=level,
-    )
 
 
 def _bytes_from(value: Any) -> int:
