@@ -27,6 +27,7 @@ from frugalrl import (
     ReplayBuffer,
     StateFileError,
 )
+from frugalrl.adapters import AdmissionLedger
 from frugalrl.state_io import _checksum
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "replay"))
@@ -243,6 +244,50 @@ def test_an_interrupted_add_has_happened_or_not(number: int) -> None:
             assert buffer.stats == twin.stats
     if is_exact:
         assert same(buffer.state_dict(), twin.state_dict())
+
+
+@pytest.mark.parametrize("eviction", ["oldest", "random"])
+@pytest.mark.parametrize("admission", ["all", "replace", "discard", "filter"])
+def test_an_interrupted_offer_leaves_a_ledger_and_its_storage_in_step(
+    admission: str, eviction: str
+) -> None:
+    """50 interrupts each, 400 in all: what a filter knows is what somebody else's storage holds."""
+    ledger = AdmissionLedger(60, FILTERS[admission](), eviction=eviction)
+    shelf = np.full((60, 4), np.nan)
+    generator, hits = np.random.default_rng(0), 0
+    rows = np.empty((2, 4))
+
+    def write(which: Any, positions: Any) -> None:
+        shelf[positions] = rows[which]
+
+    def move(sources: Any, targets: Any) -> None:
+        shelf[targets] = shelf[sources]
+
+    while hits < 50:
+        rows = generator.random((2, 4)).round(1)
+        try:
+            with Interrupt(int(generator.integers(1, 1500)), KeyboardInterrupt):
+                ledger.offer(rows[:, :3], rows[:, 3], write, move)
+        except KeyboardInterrupt:
+            hits += 1
+        positions = ledger.oldest_first()
+        assert sorted(positions) == list(range(len(ledger)))
+        known = ledger.state_dict()["admission"].get("phi")
+        if known is not None:
+            assert np.array_equal(np.sort(known["rewards"]), np.sort(shelf[positions, 3]))
+    assert ledger.stats.stored - ledger.stats.evicted == len(ledger)
+
+
+def test_a_storage_that_cannot_write_does_not_keep_its_ledger_from_going_on() -> None:
+    ledger = AdmissionLedger(5, AdmitAll())
+    rows = np.zeros((3, 2)), np.zeros(3)
+    ledger.offer(*rows, lambda *_: None, lambda *_: None)
+    with pytest.raises(ZeroDivisionError):
+        ledger.offer(*rows, lambda *_: 1 / 0, lambda *_: None)
+    # The third of them had taken the place of the very first row; the last one moved there.
+    assert ledger.oldest_first().tolist() == [1, 0]
+    outcome = ledger.offer(*rows, lambda *_: None, lambda *_: None)
+    assert sorted(outcome.slots) == [2, 3, 4]
 
 
 def test_signals_that_come_at_any_time_leave_a_buffer_whole() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from frugalrl.adapters.filters import copy_of
 from frugalrl.admission.protocol import AdmissionFilter
 from frugalrl.checks import warn_caller
-from frugalrl.replay.intake import Intake, rows_kept_elsewhere
+from frugalrl.replay.intake import Intake, StagedRows, rows_kept_elsewhere
 from frugalrl.replay.results import BufferStats, Outcome
 from frugalrl.replay.spaces import SLOTS_ALONE
 from frugalrl.replay.storage import Storage, make_victims
@@ -59,6 +59,8 @@ class AdmissionLedger:
         self._position_of = np.full(self.capacity, -1, dtype=np.int32)
         self._position_of[books.oldest_first()] = positions
         self._size = len(books)
+        # Rows that nobody may have written yet, and how the owner moves others.
+        self._under_way: tuple[StagedRows, CopyRows] | None = None
 
     def clear(self) -> None:
         """Forget every row, and what the filter learnt from them."""
@@ -93,7 +95,10 @@ class AdmissionLedger:
 
         Returns:
             What became of each row, and the position it is at, -1 where it is nowhere (any more).
+            Rows of a call that was interrupted, or whose `write` failed, are forgotten, and so is
+            what they took the place of.
         """
+        self._forget_unwritten()
         is_finite = np.isfinite(observations).all(axis=1) & np.isfinite(rewards)
         if finite is not None:
             is_finite &= finite
@@ -104,36 +109,51 @@ class AdmissionLedger:
         rows = rows_kept_elsewhere(
             observations[is_finite], rewards[is_finite], self._books.offered, is_finite
         )
+        self._under_way = rows, move
         codes, slots = self._intake.add(rows)
-        if rows.given_up:
-            self._release(np.unique(rows.given_up), move)
         last_in = dict(zip(slots.tolist(), range(len(slots)), strict=True))
         last_in.pop(-1, None)
         written = np.sort(np.fromiter(last_in.values(), dtype=np.int64))
         positions = np.full(len(rewards), -1, dtype=np.int64)
+        new = np.sort(slots[written][self._position_of[slots[written]] < 0])
+        if self._size + len(new) > len(self._books):  # the filter has given slots up
+            self._close_gaps(move)
         if len(written):
-            new = np.sort(slots[written][self._position_of[slots[written]] < 0])
             self._position_of[new] = np.arange(self._size, self._size + len(new))
             self._size += len(new)
             positions[written] = self._position_of[slots[written]]
             write(written, positions[written])
+        self._under_way = None
         return Outcome(codes, positions)
 
-    def _release(self, released: RowNumbers, move: CopyRows) -> None:
-        """Close the gaps of slots that the filter has given up."""
-        gone = released[self._position_of[released] >= 0]  # others came and went within one call
-        if not len(gone):
-            return
-        emptied, self._position_of[gone] = self._position_of[gone].astype(np.int64), -1
-        self._size -= len(gone)
-        gaps = np.sort(emptied[emptied < self._size])
-        moved = np.flatnonzero(self._position_of >= self._size)
-        moved = moved[np.argsort(self._position_of[moved])]
-        sources, self._position_of[moved] = self._position_of[moved].astype(np.int64), gaps
-        move(sources, gaps)
+    def _forget_unwritten(self) -> None:
+        """Take back the rows of a call that did not come to its end; this may be done again."""
+        if self._under_way is not None:
+            rows, move = self._under_way
+            self._intake.carry_out()
+            for slot in rows.slots[: rows.decided].tolist():
+                if slot >= 0:
+                    self._intake.remove(slot)
+            self._close_gaps(move)
+            self._under_way = None
+
+    def _close_gaps(self, move: CopyRows) -> None:
+        """Move the last rows to where slots are free by now; this may be done again."""
+        is_free = np.ones(self.capacity, dtype=np.bool_)
+        is_free[self._books.oldest_first()] = False
+        self._position_of[is_free] = -1
+        placed = np.flatnonzero(self._position_of >= 0)
+        placed = placed[np.argsort(self._position_of[placed])]
+        positions = self._position_of[placed].astype(np.int64)
+        self._size = len(placed)
+        is_last = positions >= self._size
+        gaps = np.setdiff1d(np.arange(self._size), positions)
+        move(positions[is_last], gaps)
+        self._position_of[placed[is_last]] = gaps
 
     def oldest_first(self) -> RowNumbers:
         """List the positions in use by the age of what they hold."""
+        self._forget_unwritten()
         return self._position_of[self._books.oldest_first()].astype(np.int64)
 
     @property
@@ -148,6 +168,7 @@ class AdmissionLedger:
 
     def state_dict(self) -> dict[str, Any]:
         """Ages, positions, counts and the filter's state, as arrays and JSON values."""
+        self._forget_unwritten()
         victims = self._books.victims
         return {
             "capacity": self.capacity,

@@ -103,13 +103,11 @@ class StagedRows:
         asked: what the filter is asked: observations and rewards of the rows from `first` on, and
             the slots that they may take; None when it is not asked.
         released: slots that it gives up with its decisions.
-        given_up: all that it has given up so far.
     """
 
     first = decided = 0
     asked: Any = None
     released: NDArray[np.int64] | None = None
-    given_up: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -161,7 +159,6 @@ class StagedRows:
         is_dropped = np.isin(self.slots[: self.decided], slots)
         self.codes[: self.decided][is_dropped] = DROP
         self.slots[: self.decided][is_dropped] = -1
-        self.given_up += tuple(slots.tolist())
 
     def outcome(self) -> Outcome:
         """What became of all rows that were given."""
