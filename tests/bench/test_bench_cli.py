@@ -70,6 +70,15 @@ def test_mistakes_are_named_and_nothing_is_created(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_in_the_way_of_the_report_is_named_before_anything_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tables.md").write_text("mine", "utf-8")
+    assert main(["bench", "smoke", "--out", str(tmp_path)]) == 2
+    assert "tables.md is in the way: no report wrote it" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["tables.md"]
+
+
 def test_a_suite_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "paper", "--print"]) == 0
     assert parse_suite(capsys.readouterr().out, "paper") == load_suite("paper")

@@ -18,7 +18,7 @@ from frugalrl.bench.errors import BenchError, writing
 from frugalrl.bench.grid import Start, open_grid, open_view, run_jobs, start_process
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.report.verdict import verdict
-from frugalrl.bench.report.write import write_report
+from frugalrl.bench.report.write import files_of_report, write_report
 from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import checked_runs, describe_runs
 from frugalrl.bench.suites import Suite, with_required_methods, with_settings
@@ -53,6 +53,7 @@ def run_grid(
         print("\n".join(describe_runs(runs)), flush=True)
         print(estimate_line(runs, options.jobs))
         return 0
+    files_of_report(out)  # rather than after hours that something is in the way of the report
     command = shlex.join(["frugalrl", *words])
     about = {"suite": suite.name, "command": command, "made": time.strftime("%Y-%m-%d")}
     about |= {"commit": origin.commit(), "machine": origin.machine()}

@@ -94,11 +94,11 @@ def write_report(directory: str | Path, out: str | Path | None = None) -> Path:
     return target / PAGE
 
 
-def _claim(target: Path, names: Sequence[str]) -> None:
-    """Write down which files are this report's, and remove those that only an earlier one had.
+def files_of_report(target: Path, names: Sequence[str] = (PAGE, *_TEXTS)) -> set[str]:
+    """List the files that an earlier report has left in a directory.
 
     Raises:
-        BenchError: One of them is there already and no report wrote it. Nothing has been touched.
+        BenchError: One of these names is there already and no report wrote it.
     """
     listed = (read_json(target / MANIFEST) or {}).get("files", [])
     before = {str(name) for name in listed} if isinstance(listed, list) else set()
@@ -108,6 +108,16 @@ def _claim(target: Path, names: Sequence[str]) -> None:
             f"{target / strange[0]} is in the way: no report wrote it ({MANIFEST} does not list "
             "it). Move it away, or choose another --out"
         )
+    return before
+
+
+def _claim(target: Path, names: Sequence[str]) -> None:
+    """Write down which files are this report's, and remove those that only an earlier one had.
+
+    Raises:
+        BenchError: One of them is there already and no report wrote it. Nothing has been touched.
+    """
+    before = files_of_report(target, names)
     for name in before - set(names):
         # The list is a file like any other: it may name nothing but files of a report.
         if _OWN.fullmatch(name):
