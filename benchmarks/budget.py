@@ -13,6 +13,7 @@ as float32. It makes the same runs to the bit, so its line is the ring's, moved 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,8 +83,9 @@ def share(entry: MethodSummary) -> float:
 
 def sb3_megabytes(entry: MethodSummary) -> float:
     """Give what Stable-Baselines3's ReplayBuffer takes for as many transitions as are held."""
-    settings = next(iter(entry.runs.values())).run.settings
-    env = gymnasium.make(entry.task[0], **settings.get("env_kwargs", {}))
+    kwargs = next(iter(entry.runs.values())).run.settings.get("env_kwargs", {})
+    kwargs = json.loads(kwargs) if isinstance(kwargs, str) else kwargs  # from a command line
+    env = gymnasium.make(entry.task[0], **kwargs)
     observation, action = env.observation_space, env.action_space
     states = 2 * int(np.prod(observation.shape)) * observation.dtype.itemsize
     each = states + 4 * int(np.prod(action.shape)) + 3 * 4
@@ -130,8 +132,8 @@ def table_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
 
 def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
     """Draw reward over bytes, a panel per task and a line per rule."""
-    width = min(len(tasks), 4)
-    height = -(-len(tasks) // width)
+    height = -(-len(tasks) // 4)
+    width = -(-len(tasks) // height)
     figure, grid = plt.subplots(
         height, width, figsize=(2.9 * width, 2.5 * height), squeeze=False, layout="constrained"
     )
