@@ -454,29 +454,31 @@ class FrugalFilter:
         """Decide about rows, which were given in another type, perhaps."""
         offer = self._last
         if offer is None or not offer.is_same(given, free):
-            self._end_warm_up()  # should an interrupt have kept the last offer from it
+            if self._stage.is_complete:  # an interrupt has kept the last offer from ending it
+                self._end_warm_up()
             offer = self._last = Offer(given, free, self._stage.given_up)
         status = self._stage.decide(offer, rows)
         if status == SLOT_TAKEN:
             raise self._taken()
         if status == NOT_FINITE:
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        self._end_warm_up(offer)
+        if self._stage.is_complete:
+            self._end_warm_up(offer)
         return offer.decisions()
 
     def _end_warm_up(self, offer: Offer | None = None) -> None:
-        """Go on with phi once the warm-up is complete; what it gives up is told in an offer."""
-        stage = self._stage
-        if isinstance(stage, WarmUp) and stage.is_complete:
-            fitted = stage.fit(self._bounds)
-            if offer is not None and len(fitted.given_up):
-                offer.released, fitted.given_up = fitted.given_up, NO_SLOTS
-            self._stage = fitted
+        """Go on with phi, the warm-up being complete; what it gives up is told in an offer."""
+        assert isinstance(self._stage, WarmUp)
+        fitted = self._stage.fit(self._bounds)
+        if offer is not None and len(fitted.given_up):
+            offer.released, fitted.given_up = fitted.given_up, NO_SLOTS
+        self._stage = fitted
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
         self._stage.place(observation, reward, slot)
-        self._end_warm_up()
+        if self._stage.is_complete:
+            self._end_warm_up()
         self._warn_of_scale()
 
     def forget(self, slot: int) -> None:

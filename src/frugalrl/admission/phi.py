@@ -697,6 +697,8 @@ class Phi:
         scale: rewards are divided by it; 0 where none was found.
     """
 
+    is_complete = False  # which a warm-up may be
+
     def __init__(self, settings: FrugalSettings, partition: NDArray[Any], scale: float) -> None:
         self._settings = settings
         self.partition = partition
