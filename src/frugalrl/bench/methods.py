@@ -1,8 +1,8 @@
 """The methods compared: what each changes in a run, how it is called and drawn.
 
 A method's name may carry parameters after an `@`: of the filter (`fac@epsilon=0.1,mu=70`), of the
-buffer (`small@share=0.05,eviction=random`), or the method that a control is made to match
-(`small@of=fac-paper`).
+buffer (`fac@share=0.05,eviction=random`, `small@share=0.2,dtype=float16`), or the method that a
+control is made to match (`small@of=fac-paper`).
 """
 
 from __future__ import annotations
@@ -96,6 +96,8 @@ PARAMETERS = {
     "on_equivalent": Parameter("fac_on_equivalent", "what an equivalent transition does"),
     "warmup": Parameter("fac_warmup", "what happens to the warm-up's transitions"),
 }
+_OF_THE_BUFFER = {"eviction": "eviction", "dtype": "buffer_dtype"}
+"""Parameters of any buffer, and the settings that they change."""
 
 
 def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
@@ -167,9 +169,9 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             # A fixed size needs no run to follow.
             made = replace(made, needs=None, dash="dot" if share < 0.1 else made.dash)
             words.append(f"{100 * share:g} % of the steps")
-        elif key == "eviction":
-            settings["eviction"] = text
-            words.append(f"{text} eviction")
+        elif key in _OF_THE_BUFFER:
+            settings[_OF_THE_BUFFER[key]] = text
+            words.append(text if key == "dtype" else f"{text} {key}")
         elif key == "of":
             source = find_method(text, known)
             if made.needs is None or not source.frugal:
@@ -179,7 +181,8 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             made = replace(made, source=source.name)
             words.append(f"as {source.label}")
         else:
-            check_choice("parameter", key, [*PARAMETERS, "share", "eviction", "of"], BenchError)
+            known_keys = [*PARAMETERS, "share", *_OF_THE_BUFFER, "of"]
+            check_choice("parameter", key, known_keys, BenchError)
     shown = ", ".join(words)
     return replace(made, label=f"{method.label}, {shown}", about=f"{method.about}; {shown}")
 
