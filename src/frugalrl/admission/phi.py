@@ -221,12 +221,23 @@ def _unlink(slots: Any, owner: Any, slot: Any) -> None:
 
 @compiled
 def _bucket_for(buckets: Any, block: Any, reward: Any) -> Any:
-    """Find the bucket of a block that covers a reward: ends are exact numbers, quotients not."""
+    """Find the bucket of a block that covers a reward, the nearest if the block does not.
+
+    Ends are exact numbers, quotients not.
+    """
     steps = (reward - buckets[block]["high"]) / buckets[block]["step"]
     bucket = block + np.int64(min(max(steps + 1.0, 0.0), FAN - 1.0))
     if reward < buckets[bucket]["low"]:
-        return bucket - 1
-    return bucket + 1 if reward >= buckets[bucket]["high"] else bucket
+        return max(bucket - 1, block)
+    return min(bucket + 1, block + FAN - 1) if reward >= buckets[bucket]["high"] else bucket
+
+
+@compiled
+def _buckets_near(buckets: Any, block: Any, reward: Any, within: Any) -> Any:
+    """All buckets of a block, as a range, that may hold a reward at most `within` away."""
+    within *= 1.001  # so that rounding leaves none out
+    first = _bucket_for(buckets, block, reward - within)
+    return range(first, _bucket_for(buckets, block, reward + within) + 1)
 
 
 @compiled
@@ -471,10 +482,9 @@ def _mass_below(
             units += np.int64(mass(rule, slots[slot]["reward"] - reward) / unit)
             slot = np.int64(slots[slot]["younger"])
         return total, doubt, units
-    for i in range(block, block + FAN):
+    for i in _buckets_near(buckets, block, reward, reach):
         bucket = buckets[i]
-        left, right = bucket["low"] - reward, bucket["high"] - reward
-        if bucket["count"] == 0 or left >= reach or right <= -reach:
+        if bucket["count"] == 0:
             continue
         known, off = bucket_mass(rule, bucket, reward)
         if off > tolerance:
@@ -537,17 +547,17 @@ def _older_below(
                 return slot, np.int64(slots[slot]["stamp"])
             slot = np.int64(slots[slot]["younger"])
         return best
+    near = _buckets_near(buckets, block, reward, within)
     if buckets[block]["step"] <= 2.0 * within:
         # First the buckets that lie within as a whole: they often spare a look into the others.
-        for i in range(block, block + FAN):
+        for i in near:
             bucket = buckets[i]
             left, right = bucket["low"] - reward, bucket["high"] - reward
             if bucket["stamp"] < best[1] and left >= -within and right <= within:
                 best = np.int64(bucket["oldest"]), np.int64(bucket["stamp"])
-    for i in range(block, block + FAN):
+    for i in near:
         bucket = buckets[i]
-        left, right = bucket["low"] - reward, bucket["high"] - reward
-        if bucket["stamp"] < best[1] and left <= within and right >= -within:
+        if bucket["stamp"] < best[1]:
             first, inner = np.int64(bucket["oldest"]), np.int64(bucket["block"])
             best = _older_below(slots, buckets, first, inner, reward, within, best)
     return best
