@@ -29,17 +29,25 @@ from frugalrl.bench.results import read_results
 
 LABELS = {
     "baseline": "all transitions",
+    "baseline@dtype=float16": "all transitions, float16",
     "small": "ring",
+    "small@dtype=float16": "ring, float16",
     "random-slot": "random eviction",
     "fac": "FrugalFilter",
     "fac@eviction=random": "FrugalFilter, random eviction",
     "fac-paper": "FrugalFilter.paper",
     "reservoir": "newest and a sample",
 }
-NOT_DRAWN = ("fac@eviction=random", "fac-paper", "reservoir")
-"""Rules of which the figure says nothing: run on one task, for the paper's claims, or gone."""
+NOT_DRAWN = ("baseline@dtype=float16", "fac@eviction=random", "fac-paper", "reservoir")
+"""Rules of which the figure says nothing: run on few tasks, for the paper's claims, or gone."""
 SB3 = "ring of Stable-Baselines3"
-COLORS = {"baseline": "#444444", "small": "#7a5fd3", "random-slot": "#c1440e", "fac": "#2166d1"}
+COLORS = {
+    "baseline": "#444444",
+    "small": "#7a5fd3",
+    "small@dtype=float16": "#1b9e77",
+    "random-slot": "#c1440e",
+    "fac": "#2166d1",
+}
 COLUMNS = (
     "task", "buffer", "seeds", "MB", "SB3's MB", "final reward", "second half",
     "less all transitions'", "less the ring's", "less random eviction's",
@@ -149,7 +157,7 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
             rewards = np.array([entry.late_reward.value for entry in points])
             bounds = np.array([e.late_reward.interval or (np.nan, np.nan) for e in points]).T
             # Rules of one size stand a little apart, so that each interval can be seen.
-            apart = [1.0 if share(entry) == 1.0 else 1.06 ** (number - 1.5) for entry in points]
+            apart = [1.0 if share(entry) == 1.0 else 1.05 ** (number - 2) for entry in points]
             axes.errorbar(
                 np.array([entry.bytes / 1e6 for entry in points]) * apart,
                 rewards,

@@ -105,6 +105,7 @@ def test_a_share_gives_the_buffer_its_size() -> None:
     assert half.settings == {"buffer_share": 0.2, "buffer_dtype": "float16"}
     assert half.label == "Small ring, 20 % of the steps, float16"
     assert methods.rule_and_share(half.name) == ("small@dtype=float16", 0.2)
+    assert half.dash != methods.find_method("small@share=0.2").dash  # drawn in the same colour
     frugal = methods.find_method("fac@share=0.2,eviction=random")
     assert frugal.settings == {"admission": "fac", "buffer_share": 0.2, "eviction": "random"}
     assert frugal.label == "FAC, 20 % of the steps, random eviction"

@@ -171,6 +171,7 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             words.append(f"{100 * share:g} % of the steps")
         elif key in _OF_THE_BUFFER:
             settings[_OF_THE_BUFFER[key]] = text
+            made = replace(made, dash="dash")
             words.append(text if key == "dtype" else f"{text} {key}")
         elif key == "of":
             source = find_method(text, known)
