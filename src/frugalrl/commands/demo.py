@@ -1,4 +1,4 @@
-"""frugalrl demo: the reward with FAC's filter, and from a twentieth of the buffer."""
+"""frugalrl demo: the reward with FAC's filter, and from a fifth of the buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from frugalrl.bench.aggregate import Summary
 
 ENV = "Pendulum-v1"
-_SHARE = 0.05
+_SHARE = 0.2
 DEMO_METHODS = ("baseline", "fac", f"random-slot@share={_SHARE}", f"small@share={_SHARE}")
 _WARMUP_STEPS = 2_000
 
@@ -22,7 +22,7 @@ _WARMUP_STEPS = 2_000
 class Options:
     """Train SAC on Pendulum-v1 with an ordinary buffer, with FAC's filter and with small buffers.
 
-    These two hold a twentieth of the transitions: one overwrites at random, the other the oldest.
+    These two hold a fifth of the transitions: one overwrites at random, the other the oldest.
     Two runs at a time; then a table and a report with plots. Takes about two minutes on two cores,
     after compiling once.
     """
