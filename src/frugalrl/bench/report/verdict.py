@@ -96,26 +96,35 @@ def warnings(summary: Summary) -> list[str]:
 
 
 def _budgets(summary: Summary) -> str:
-    """Say which reward which bytes gave, for the smallest budget of each task."""
+    """Say for each task and budget which rules end clearly above or below the full buffer."""
     parts = []
     for task in summary.results.tasks:
         full = summary.get(task, BASELINE)
-        budgets = {entry.method: rule_and_share(entry.method) for entry in summary.entries(task)}
-        least = min((share for _, share in budgets.values() if share is not None), default=None)
-        if full is None or least is None:
+        budgets = [(*rule_and_share(entry.method), entry) for entry in summary.entries(task)]
+        shares = sorted({share for _, share, _ in budgets if share is not None}, reverse=True)
+        if full is None or not shares:
             continue
         digits = digits_for(full.reward.value)
-        found = [
-            f"{summary.results.method(budgets[entry.method][0]).label} "
-            f"{show_interval(entry.reward, digits)} from {show(entry.bytes / 1e6)} MB"
-            for entry in summary.entries(task)
-            if budgets[entry.method][1] == least
-        ]
-        parts.append(
-            f"{task_name(task)}: with {100 * least:g} % of the steps {', '.join(found)}; the full "
-            f"buffer {show_interval(full.reward, digits)} from {show(full.bytes / 1e6)} MB"
-        )
-    return ". ".join(parts) + "."
+        reward, size = show_interval(full.reward, digits), show(full.bytes / 1e6)
+        parts.append(f"{task_name(task)}: the full buffer ends at {reward} from {size} MB.")
+        told: dict[str, list[str]] = {}
+        for share in shares:
+            sides: dict[str, list[str]] = {"above": [], "below": []}
+            for rule, own, entry in budgets:
+                compared = entry.against_reference
+                if own == share and compared is not None and compared.clear:
+                    side = sides["above" if compared.difference.value > 0.0 else "below"]
+                    apart = show_interval(compared.difference, digits, sign=True)
+                    label = summary.results.method(rule).label
+                    side.append(f"{label} ({apart} from {show(entry.bytes / 1e6)} MB)")
+            clear = [
+                f"clearly {side} it: {', '.join(them)}" for side, them in sides.items() if them
+            ]
+            words = "; ".join(clear) or "no rule is told apart from it"
+            told.setdefault(words, []).append(f"{100 * share:g} %")
+        for words, same in told.items():
+            parts.append(f"With {' and '.join(same)} of the steps {words}.")
+    return " ".join(parts)
 
 
 def _one_task(fac: MethodSummary, baseline: MethodSummary, label: str) -> str:
