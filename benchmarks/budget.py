@@ -33,6 +33,7 @@ LABELS = {
     "small": "ring",
     "small@dtype=float16": "ring, float16",
     "random-slot": "random eviction",
+    "random-slot@dtype=float16": "random eviction, float16",
     "fac": "FrugalFilter",
     "fac@eviction=random": "FrugalFilter, random eviction",
     "fac-paper": "FrugalFilter.paper",
@@ -46,6 +47,7 @@ COLORS = {
     "small": "#7a5fd3",
     "small@dtype=float16": "#1b9e77",
     "random-slot": "#c1440e",
+    "random-slot@dtype=float16": "#e6a117",
     "fac": "#2166d1",
 }
 COLUMNS = (
@@ -157,7 +159,7 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
             rewards = np.array([entry.late_reward.value for entry in points])
             bounds = np.array([e.late_reward.interval or (np.nan, np.nan) for e in points]).T
             # Rules of one size stand a little apart, so that each interval can be seen.
-            apart = [1.0 if share(entry) == 1.0 else 1.05 ** (number - 2) for entry in points]
+            apart = [1.0 if share(entry) == 1.0 else 1.05 ** (number - 3) for entry in points]
             axes.errorbar(
                 np.array([entry.bytes / 1e6 for entry in points]) * apart,
                 rewards,

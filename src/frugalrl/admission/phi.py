@@ -221,10 +221,7 @@ def _unlink(slots: Any, owner: Any, slot: Any) -> None:
 
 @compiled
 def _bucket_for(buckets: Any, block: Any, reward: Any) -> Any:
-    """Find the bucket of a block that covers a reward, the nearest if the block does not.
-
-    Ends are exact numbers, quotients not.
-    """
+    """Find the bucket that covers a reward, or the nearest; ends are exact, quotients are not."""
     steps = (reward - buckets[block]["high"]) / buckets[block]["step"]
     bucket = block + np.int64(min(max(steps + 1.0, 0.0), FAN - 1.0))
     if reward < buckets[bucket]["low"]:
@@ -474,7 +471,6 @@ def _mass_below(
     unit: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Mass of a list, or of all below a block: by sums, the doubt of these, and in units."""
-    reach = rule["reach"]
     total, doubt, units = 0.0, 0.0, np.int64(0)
     if block == 0:
         slot = oldest
@@ -482,7 +478,7 @@ def _mass_below(
             units += np.int64(mass(rule, slots[slot]["reward"] - reward) / unit)
             slot = np.int64(slots[slot]["younger"])
         return total, doubt, units
-    for i in _buckets_near(buckets, block, reward, reach):
+    for i in _buckets_near(buckets, block, reward, rule["reach"]):
         bucket = buckets[i]
         if bucket["count"] == 0:
             continue
@@ -681,8 +677,7 @@ def _density(phi: Any, partition: Any, observation: Any, reward: Any) -> Any:
 def _store_all(phi: Any, keys: Any, rewards: Any, slots: Any, i: Any) -> Any:
     """Store rewards from one on in these slots; gives the first for which there is no room."""
     while i < len(slots):
-        cell = find_cell(phi.cells, keys[i])
-        if not store(phi, keys[i], cell, slots[i], rewards[i]):
+        if not store(phi, keys[i], find_cell(phi.cells, keys[i]), slots[i], rewards[i]):
             break
         i += 1
     return i
