@@ -209,7 +209,7 @@ def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
         [lines[label] for label in shown],
         shown,
         loc="outside upper center",
-        ncols=len(shown),
+        ncols=4,
         fontsize=8,
         frameon=False,
     )
