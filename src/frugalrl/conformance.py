@@ -82,7 +82,7 @@ def _run(
             watched.admission = type(watched.admission).from_state_dict(state)
         rows = slice(row, row + batch)
         try:
-            intake.add(rows_kept_elsewhere(observations[rows], rewards[rows], storage.offered))
+            intake.add(rows_kept_elsewhere(observations[rows], rewards[rows]))
         except RuntimeError as error:
             raise AssertionError(str(error)) from error
         _require(watched.admission.nbytes >= 0, "nbytes must not be negative")

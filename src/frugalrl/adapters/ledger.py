@@ -106,9 +106,7 @@ class AdmissionLedger:
             warn_caller(
                 "a transition with NaN or infinity was refused; further ones are only counted"
             )
-        rows = rows_kept_elsewhere(
-            observations[is_finite], rewards[is_finite], self._books.offered, is_finite
-        )
+        rows = rows_kept_elsewhere(observations[is_finite], rewards[is_finite], is_finite)
         self._under_way = rows, move
         codes, slots = self._intake.add(rows)
         last_in = dict(zip(slots.tolist(), range(len(slots)), strict=True))
@@ -131,7 +129,7 @@ class AdmissionLedger:
         if self._under_way is not None:
             rows, move = self._under_way
             self._intake.carry_out()
-            for slot in rows.slots[: rows.decided].tolist():
+            for slot in rows.decided.slots.tolist():
                 if slot >= 0:
                     self._intake.remove(slot)
             self._close_gaps(move)

@@ -442,12 +442,13 @@ class FrugalFilter:
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Decide about (n, d) observations with (n,) rewards, in order; see the protocol."""
-        dimensions = self._dimensions
+        dimensions = len(self._bounds[0])
         rows = as_rows(observations, rewards, dimensions)
         if self._owner != "buffer" or not dimensions:
             self._serve("buffer", rows[0].shape[1])
         decisions = self._offer((observations, rewards), rows, free)
-        self._warn_of_scale()
+        if not self._stage.scale_was_found:
+            self._warn_of_scale()
         return decisions
 
     def _offer(self, given: tuple[Any, Any], rows: Rows, free: Any) -> Decisions:
@@ -479,19 +480,19 @@ class FrugalFilter:
         self._stage.place(observation, reward, slot)
         if self._stage.is_complete:
             self._end_warm_up()
-        self._warn_of_scale()
+        if not self._stage.scale_was_found:
+            self._warn_of_scale()
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
         self._stage.forget(slot)
 
     def _warn_of_scale(self) -> None:
-        """Warn once if there was no scale to find; last of all, as a warning may be an error."""
-        if not self._stage.scale_was_found:
-            self._stage.scale_was_found = True
-            warn_caller(
-                'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled'
-            )
+        """Warn once that there was no scale to find; last of all, as a warning may be an error."""
+        self._stage.scale_was_found = True
+        warn_caller(
+            'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled'
+        )
 
     # --- a stream without storage -----------------------------------------------------------------
 
@@ -519,7 +520,8 @@ class FrugalFilter:
             is_stored[is_finite] = self._admit(*(part[is_finite] for part in rows))
             refused = int(np.count_nonzero(~is_finite))
         self.rejected_nonfinite += refused
-        self._warn_of_scale()
+        if not self._stage.scale_was_found:
+            self._warn_of_scale()
         if refused and self.rejected_nonfinite == refused:
             warn_caller(
                 "transitions with NaN or infinity are refused; "

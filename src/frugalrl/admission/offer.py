@@ -12,8 +12,8 @@ from frugalrl.compiling import compiled
 
 Rows = tuple[NDArray[np.floating], NDArray[np.floating]]
 """(n, d) observations and (n,) rewards."""
-NO_SLOTS = np.empty(0, dtype=np.int64)
-_COMPILED_FOR = np.dtype(np.float32), np.dtype(np.float64)
+NO_SLOTS, NOTHING_YET = np.zeros(0, SLOT_TYPE), np.zeros(2, SLOT_TYPE)
+_COMPILED_FOR = [(np.dtype(kind), np.dtype(kind)) for kind in (np.float32, np.float64)]
 
 
 class Offer:
@@ -46,7 +46,7 @@ class Offer:
             self.slots = np.append(self.slots, given_up)
         self.given_up = given_up
         self.codes, self.places = np.empty(count, CODE_TYPE), np.empty(count, SLOT_TYPE)
-        self.progress = np.zeros(2, SLOT_TYPE)
+        self.progress = NOTHING_YET.copy()
         self.answer = self.slots, self.codes, self.places, self.progress
 
     def is_same(self, rows: tuple[Any, Any], free: Any) -> bool:
@@ -97,8 +97,7 @@ def as_rows(observations: Any, rewards: Any, dimensions: int) -> Rows:
     if not (
         isinstance(observations, np.ndarray)
         and isinstance(rewards, np.ndarray)
-        and observations.dtype in _COMPILED_FOR
-        and observations.dtype == rewards.dtype
+        and (observations.dtype, rewards.dtype) in _COMPILED_FOR
         and observations.flags.carray
         and rewards.flags.carray
     ):
@@ -113,7 +112,7 @@ def as_rows(observations: Any, rewards: Any, dimensions: int) -> Rows:
     found = shape[1]
     if found == 0:
         raise ValueError(f"observations has shape {shape}: there is nothing to observe")
-    if dimensions not in (0, found):
+    if found != dimensions != 0:
         raise ValueError(
             f"observations has {found} dimensions, but this filter has begun with {dimensions}"
         )

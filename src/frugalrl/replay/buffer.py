@@ -256,7 +256,7 @@ class ReplayBuffer:
 
     def _add_rows(self, stage: Stage, given: Iterable[Any]) -> Outcome:
         """Deal with rows, which count as added once they are staged."""
-        rows = stage.take(given, self._storage.offered)
+        rows = stage.take(given)
         outcome = self._intake.add(rows)
         if rows.refused and self._storage.counters["refused"] == rows.refused:
             first = outcome.codes.tolist().index(REFUSED)

@@ -8,6 +8,7 @@ and every step can be done again without harm.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from frugalrl.replay.budget import ByteBudget
 
 _FLAG = (0, 1)
+_KIND = operator.attrgetter("shape", "dtype")
+"""What tells of an array whether it can be taken, but for the values of integers."""
 _ASKED_AT_ONCE = 256
 """Rows that a filter is asked about: where nothing is free it may decide one, and copies all."""
 
@@ -44,12 +47,7 @@ class _Column:
         name: of the argument.
         target: where it is copied to.
         limits: least and greatest integers, `_FLAG`, or None for real numbers.
-
-    Attributes:
-        fitting: the type that came last of those whose values all fit.
     """
-
-    fitting: Any = None
 
     def __init__(self, name: str, target: NDArray[Any], limits: tuple[Any, Any] | None) -> None:
         self.name, self.target, self.limits, self.shape = name, target, limits, target.shape
@@ -61,21 +59,21 @@ class _Column:
             least, greatest = np.min(limits[0]), np.max(limits[1])
             self._kinds, self._expected = "", f"integers from {least} to {greatest}"
 
-    def check(self, array: NDArray[Any]) -> None:
-        """Raise an error if an array cannot be taken."""
+    def check(self, array: NDArray[Any]) -> bool:
+        """Raise an error if an array cannot be taken; tell whether all like it can."""
         if array.shape != self.shape:
             raise ValueError(
                 f"{self.name} has shape {array.shape}; expected {self.shape}, "
                 "one row per environment"
             )
         if array.dtype.kind in self._kinds:
-            self.fitting = array.dtype
-            return
+            return True
         if self.limits is None or array.dtype.kind not in "iub":
             raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self._expected}")
         if (array < self.limits[0]).any() or (array > self.limits[1]).any():
             found = f"values from {array.min()} to {array.max()}"
             raise ValueError(f"{self.name} holds {found}; expected {self._expected}")
+        return False
 
 
 def _limits_of(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
@@ -92,20 +90,19 @@ class StagedRows:
         columns: (n, columns) int32, as the storage wants them.
         observations: (n, d), as the filter sees them.
         rewards: (n,).
-        offered: how many rows the storage was offered before these.
         is_finite: which of the rows that were given these are; None for all.
 
     Attributes:
-        codes: (n,) int8, what is decided about them, up to `decided`.
-        slots: (n,) int64, what belongs to these.
         refused: how many rows are not finite.
         start: number of the first of these rows among all that the storage was ever offered.
+        decided: codes and slots of the first of them, as far as they are decided about.
         asked: what the filter is asked: observations and rewards of the rows from `first` on, and
             the slots that they may take; None when it is not asked.
         released: slots that it gives up with its decisions.
     """
 
-    first = decided = 0
+    start = first = 0
+    decided = Outcome(np.empty(0, CODE_TYPE), np.empty(0, SLOT_TYPE))
     asked: Any = None
     released: NDArray[np.int64] | None = None
 
@@ -114,72 +111,67 @@ class StagedRows:
         columns: NDArray[np.int32],
         observations: NDArray[np.floating],
         rewards: NDArray[np.floating],
-        offered: int,
         is_finite: NDArray[np.bool_] | None = None,
     ) -> None:
         self.columns, self.observations, self.rewards = columns, observations, rewards
-        count = len(columns)
-        self.codes, self.slots = np.empty(count, CODE_TYPE), np.empty(count, SLOT_TYPE)
         self._is_finite = is_finite
-        self.refused = 0 if is_finite is None else len(is_finite) - count
-        # Refused rows are counted first, so the row after them is this one of all.
-        self.start = offered + self.refused
+        self.refused = 0 if is_finite is None else len(is_finite) - len(rewards)
 
     def ask(self, count: int, free: NDArray[np.int64]) -> None:
         """Begin to have the next rows decided about."""
-        self.first = self.decided
+        self.first = first = len(self.decided.codes)
         observations, rewards = self.observations, self.rewards
         if count < len(rewards):
-            asked = slice(self.first, self.first + count)
+            asked = slice(first, first + count)
             observations, rewards = observations[asked], rewards[asked]
         self.asked = observations, rewards, free
 
     def decide(self, decisions: Decisions) -> None:
         """Copy decisions about the first of those rows, in the types that compiled code takes."""
-        codes, slots, released = decisions
-        count, most = len(codes), len(self.asked[1])
-        if not (0 < count <= most and len(slots) == count):
+        given, places, released = decisions
+        count, most = len(given), len(self.asked[1])
+        if not (0 < count <= most and len(places) == count):
             raise RuntimeError(
-                f"the filter gave {count} codes and {len(slots)} slots where {most} rows are left; "
-                "frugalrl.check_filter says more"
+                f"the filter gave {count} codes and {len(places)} slots where {most} rows are left;"
+                " frugalrl.check_filter says more"
             )
-        end = self.first + count
-        self.codes[self.first : end], self.slots[self.first : end] = codes, slots
-        self.released = None if released is None else np.array(released, np.int64)
-        self.decided = end  # last: with this it is decided
+        codes, slots = np.array(given, CODE_TYPE), np.array(places, SLOT_TYPE)
+        if self.first:
+            before = self.decided
+            codes, slots = np.append(before.codes, codes), np.append(before.slots, slots)
+        self.released = None if released is None else np.array(released, SLOT_TYPE)
+        self.decided = Outcome(codes, slots)  # last, and both at once: with this it is decided
 
     @property
     def lacks_slot(self) -> bool:
         """Whether the last decided row is to be stored and no slot was free for it."""
-        last = self.decided - 1
-        return self.slots.item(last) == -1 and self.codes.item(last) == STORE
+        codes, slots = self.decided
+        return slots.item(-1) == -1 and codes.item(-1) == STORE
 
     def drop(self, slots: NDArray[np.int64]) -> None:
         """See the rows that were written into these slots as dropped."""
-        is_dropped = np.isin(self.slots[: self.decided], slots)
-        self.codes[: self.decided][is_dropped] = DROP
-        self.slots[: self.decided][is_dropped] = -1
+        is_dropped = np.isin(self.decided.slots, slots)
+        self.decided.codes[is_dropped] = DROP
+        self.decided.slots[is_dropped] = -1
 
     def outcome(self) -> Outcome:
         """What became of all rows that were given."""
         if self._is_finite is None:
-            return Outcome(self.codes, self.slots)
+            return self.decided
         rows = len(self._is_finite)
         every = Outcome(np.full(rows, REFUSED, np.int8), np.full(rows, -1, np.int64))
-        every.codes[self._is_finite] = self.codes
-        every.slots[self._is_finite] = self.slots
+        every.codes[self._is_finite], every.slots[self._is_finite] = self.decided
         return every
 
 
 def rows_kept_elsewhere(
     observations: NDArray[np.floating],
     rewards: NDArray[np.floating],
-    offered: int,
     is_finite: NDArray[np.bool_] | None = None,
 ) -> StagedRows:
     """Give rows for a storage with the layout `SLOTS_ALONE`; arguments as for `StagedRows`."""
     columns = np.zeros((len(rewards), ROW_STATES + 1), dtype=np.int32)
-    return StagedRows(columns, observations, rewards, offered, is_finite)
+    return StagedRows(columns, observations, rewards, is_finite)
 
 
 class Stage:
@@ -215,8 +207,11 @@ class Stage:
             _Column("truncated", columns[:, IS_TRUNCATED], _FLAG),
             *(_Column(name, fields[name], _limits_of(dtype)) for name, _, dtype in layout.extra),
         ]
+        self._targets = [it.target for it in self._arguments]
+        # Shapes and types that came last of those with which all arguments can be taken.
+        self._fitting: Any = None
         # What must be finite. In float32 the numbers of every transition lie side by side.
-        self._numbers = [it.target for it in self._arguments if it.target.dtype.kind == "f"]
+        self._numbers = [it for it in self._targets if it.dtype.kind == "f"]
         if layout.float_dtype == np.float32:
             actions = math.prod(fields[ACTION].shape[1:]) if layout.action_range is None else 0
             together = floats[:, ROW_STATES : reward + 1 + actions]
@@ -228,22 +223,24 @@ class Stage:
         return self._all[0].nbytes
 
     @np.errstate(over="ignore", invalid="ignore")  # what is too large becomes infinite
-    def take(self, given: Iterable[Any], offered: int) -> StagedRows:
+    def take(self, given: Iterable[Any]) -> StagedRows:
         """Check rows, copy them, and leave out those that are not finite.
 
-        They are given as for `ReplayBuffer.add`, the extra fields last; so many were offered
-        before them.
+        They are given as for `ReplayBuffer.add`, the extra fields last.
 
         Raises:
             ValueError: a shape or a value is wrong.
             TypeError: a type is wrong.
         """
-        asarray = np.asarray
-        for column, value in zip(self._arguments, given, strict=True):
-            array = asarray(value)
-            if array.shape != column.shape or array.dtype is not column.fitting:
-                column.check(array)
-            column.target[...] = array
+        arrays = [*map(np.asarray, given)]
+        kinds = [*map(_KIND, arrays)]
+        if kinds != self._fitting:
+            pairs = zip(self._arguments, arrays, strict=True)
+            always_fit = [column.check(array) for column, array in pairs]
+            if all(always_fit):
+                self._fitting = kinds
+        for target, array in zip(self._targets, arrays, strict=True):
+            target[...] = array
         columns, states, rewards = self._all
         is_finite = None
         if len(self._numbers) > 1 or not all_finite(self._numbers[0]):
@@ -252,7 +249,7 @@ class Stage:
             if not is_finite.all():
                 columns, states, rewards = columns[is_finite], states[is_finite], rewards[is_finite]
         observations = np.ascontiguousarray(states, dtype=np.float32)
-        return StagedRows(columns, observations, np.ascontiguousarray(rewards), offered, is_finite)
+        return StagedRows(columns, observations, np.ascontiguousarray(rewards), is_finite)
 
 
 class Intake:
@@ -293,6 +290,8 @@ class Intake:
 
     def add(self, rows: StagedRows) -> Outcome:
         """Deal with rows, which count as added from now on."""
+        # Refused rows are counted first, so the row after them is this one of all.
+        rows.start = self.storage.offered + rows.refused
         self._rows = rows
         self.carry_out()
         return rows.outcome()
@@ -312,24 +311,25 @@ class Intake:
             return
         if rows.refused and storage.offered < rows.start:
             storage.refuse(rows.refused)
-        while rows.asked is not None or rows.decided < len(rows.codes):
+        total = len(rows.rewards)
+        while rows.asked is not None or len(rows.decided.codes) < total:
             if rows.asked is None:
-                count = wanted = min(len(rows.codes) - rows.decided, _ASKED_AT_ONCE)
+                count = wanted = min(total - len(rows.decided.codes), _ASKED_AT_ONCE)
                 if self.budget is not None:
                     count = 1  # one row at a time
                     wanted = int(self.budget.make_room())
                 rows.ask(count, storage.next_slots(wanted))
-            if rows.decided == rows.first:
+            if len(rows.decided.codes) == rows.first:
                 rows.decide(self.admission.offer(*rows.asked))
             if rows.lacks_slot:
                 self._find_slot(rows)
-            storage.write(rows, rows.decided)
+            storage.write(rows, len(rows.decided.codes))
             if rows.released is not None:
                 storage.release(rows.released)
                 rows.drop(rows.released)
                 storage.trim()
             if self.sampler.follows:
-                self._tell_sampler(rows.slots[rows.first : rows.decided])
+                self._tell_sampler(rows.decided.slots[rows.first :])
                 if rows.released is not None:
                     self._tell_sampler(rows.released)
             rows.asked = None
@@ -339,7 +339,7 @@ class Intake:
 
     def _find_slot(self, rows: StagedRows) -> None:
         """Give the last decided row, for which no slot was free, that of another transition."""
-        storage, last = self.storage, rows.decided - 1
+        storage, last = self.storage, len(rows.decided.codes) - 1
         if last > rows.first:
             storage.write(rows, last)  # those before it
         if storage.free_slots:
@@ -347,7 +347,7 @@ class Intake:
         else:  # the sampler hears of what comes in its place, soon enough
             slot = self.evict(tells_sampler=False)
         self.admission.place(rows.observations[last], rows.rewards.item(last), slot)
-        rows.slots[last] = slot
+        rows.decided.slots[last] = slot
 
     def evict(self, tells_sampler: bool = True) -> int:
         """Remove the transition that goes next, and give its slot, which is used next."""

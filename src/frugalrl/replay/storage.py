@@ -233,14 +233,14 @@ class Storage:
         Raises:
             RuntimeError: a decision is impossible; those before it have been carried out.
         """
+        codes, slots = rows.decided
         fault = write_rows(
-            self.slots, self.states, self.control, rows.columns, rows.codes, rows.slots,
-            rows.start, end,
-        )  # fmt: skip
+            self.slots, self.states, self.control, rows.columns, codes, slots, rows.start, end
+        )
         if fault != WRITTEN:
             row = self.offered - rows.start
             raise RuntimeError(
-                f"the filter's decision {rows.codes[row]} with slot {rows.slots[row]} "
+                f"the filter's decision {codes[row]} with slot {slots[row]} "
                 f"{_FAULTS[fault]}; frugalrl.check_filter finds out more"
             )
 
