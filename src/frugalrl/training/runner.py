@@ -384,8 +384,7 @@ def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
             raise ConfigError(
                 f"init_buffer: {name} has shape {arrays[name].shape}, not {(rows, *space.shape)}"
             )
-    for row in range(rows):
-        buffer.add(*(arrays[name][row : row + 1] for name in _NAMES))
+    buffer.extend(*(arrays[name] for name in _NAMES))
     return rows
 
 
