@@ -52,6 +52,26 @@ def test_admit_all_gives_what_cleanrls_buffer_gives(environments, actions):
     assert ours.size() == theirs.size()
 
 
+@pytest.mark.parametrize("environments", [1, 3])
+def test_a_filter_decides_about_a_vector_whatever_stands_beside_it(environments):
+    both = spaces.Dict({"noise": BOX, "state": BOX})
+    arguments = ACTIONS, "cpu", environments
+    settings = {"warmup_steps": 20, "bins": 3}
+    alone = ReplayBuffer(200, BOX, *arguments, False, False, **settings)
+    beside = ReplayBuffer(200, both, *arguments, False, False, observation_key="state", **settings)
+    noise = np.random.default_rng(1)
+    for obs, next_obs, *rest in steps(90, environments):
+        alone.add(obs, next_obs, *rest)
+        pair = [
+            {"state": state, "noise": noise.uniform(-1, 1, state.shape)}
+            for state in (obs, next_obs)
+        ]
+        beside.add(*pair, *rest)
+        assert beside.stats == alone.stats
+        assert np.array_equal(beside.transitions().slots, alone.transitions().slots)
+    assert alone.stats.replaced > 20
+
+
 @pytest.mark.parametrize(("capacity", "eviction"), [(500, "oldest"), (60, "random")])
 def test_keeps_what_the_core_keeps(capacity, eviction):
     ours = ReplayBuffer(

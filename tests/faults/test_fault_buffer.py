@@ -28,6 +28,7 @@ from frugalrl import (
     StateFileError,
 )
 from frugalrl.adapters import AdmissionLedger
+from frugalrl.adapters.filters import ReadsColumns
 from frugalrl.state_io import _checksum
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "replay"))
@@ -41,6 +42,7 @@ FILTERS: dict[str, Any] = {
     "discard": lambda: FrugalFilter(warmup_steps=25, bins=3, on_equivalent="discard"),
     "filter": lambda: FrugalFilter(warmup_steps=25, bins=3, warmup="filter"),
     "fine": lambda: FrugalFilter(warmup_steps=25, bins=50, kernel="gaussian"),
+    "columns": lambda: ReadsColumns(FrugalFilter(warmup_steps=25, bins=3), np.array([0, 2])),
 }
 SAMPLERS = ("uniform", "prioritized", "large_batch")
 SPACE = Box(-3.0, 3.0, (3,), np.float64)
@@ -114,7 +116,7 @@ def test_a_copy_goes_on_as_the_original(admission: str) -> None:
         assert same(use(buffer, stream, 15), use(copy.copy(other), its_stream, 15))
         assert same(before, other.state_dict()), "a copy of the copy has changed it"
         assert same(use(other, Stream(), 0), [])
-    assert len(COMBINATIONS) == 288
+    assert len(COMBINATIONS) == 336
 
 
 def _add_in_child(buffer: ReplayBuffer, stream: Stream) -> tuple[list[Any], dict[str, Any]]:
@@ -199,7 +201,7 @@ def check_agreement(buffer: ReplayBuffer) -> None:
     check_storage(buffer._storage)
     if isinstance(buffer.admission, FrugalFilter):
         assert np.array_equal(buffer.admission.slots_held(), buffer.slots())
-    again = ReplayBuffer.from_state_dict(buffer.state_dict())
+    again = ReplayBuffer.from_state_dict(buffer.state_dict(), type(buffer.admission))
     assert same(again.state_dict(), buffer.state_dict())
 
 
@@ -210,6 +212,7 @@ INTERRUPTED = [
     ("replace", {}),
     ("replace", {"sampler": "prioritized"}),
     ("discard", {"dtype": "float16"}),
+    ("columns", {}),
     ("filter", {}),
     ("filter", {"sampler": "prioritized", "capacity": 17}),
     ("replace", {"capacity": None, "capacity_bytes": 6_000, "sampler": "prioritized"}),

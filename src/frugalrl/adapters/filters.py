@@ -81,6 +81,9 @@ class ReadsColumns:
     def __init__(self, admission: AdmissionFilter, columns: Slots) -> None:
         self.admission = admission
         self.columns = np.asarray(columns, dtype=np.int64)
+        # What was offered last, and its columns: an offer that is made again, after an interrupt,
+        # is known by its very arrays.
+        self._last: tuple[Any, Any, Any] = None, None, None
 
     def begin(self, observation_space: Box | None) -> None:
         """Show the filter the limits of its columns."""
@@ -91,7 +94,11 @@ class ReadsColumns:
 
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Let the filter decide about its columns of the rows."""
-        return self.admission.offer(observations[:, self.columns], rewards, free)
+        whole, slots, part = self._last
+        if whole is not observations or slots is not free:
+            part = observations[:, self.columns]
+            self._last = observations, free, part
+        return self.admission.offer(part, rewards, free)
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot."""
