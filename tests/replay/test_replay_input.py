@@ -131,7 +131,17 @@ def test_discrete_actions_are_checked(actions: Any, error: type[Exception]) -> N
     with pytest.raises(error, match="actions"):
         buffer.add(**rows(actions=actions))
     buffer.add(**rows(actions=np.array([0, 3])))
+    with pytest.raises(error, match="actions"):  # also after others that could be taken
+        buffer.add(**rows(actions=actions))
     assert buffer.transitions().actions.tolist() == [0, 3]
+
+
+def test_flags_as_integers_are_checked_each_time() -> None:
+    buffer = make()
+    buffer.add(**rows(terminated=np.array([0, 1])))
+    with pytest.raises(ValueError, match="terminated holds values from 0 to 7"):
+        buffer.add(**rows(terminated=np.array([0, 7])))
+    assert buffer.transitions().terminated.tolist() == [False, True]
 
 
 @pytest.mark.pure_python

@@ -60,7 +60,7 @@ class _Column:
             self._kinds, self._expected = "", f"integers from {least} to {greatest}"
 
     def check(self, array: NDArray[Any]) -> bool:
-        """Raise an error if an array cannot be taken; tell whether all like it can."""
+        """Raise an error if an array cannot be taken; tell whether its type alone says that."""
         if array.shape != self.shape:
             raise ValueError(
                 f"{self.name} has shape {array.shape}; expected {self.shape}, "
@@ -208,8 +208,8 @@ class Stage:
             *(_Column(name, fields[name], _limits_of(dtype)) for name, _, dtype in layout.extra),
         ]
         self._targets = [it.target for it in self._arguments]
-        # Shapes and types that came last of those with which all arguments can be taken.
-        self._fitting: Any = None
+        # Shapes and types that were taken last, and which arguments depend on values besides.
+        self._known: tuple[Any, Any] = None, ()
         # What must be finite. In float32 the numbers of every transition lie side by side.
         self._numbers = [it for it in self._targets if it.dtype.kind == "f"]
         if layout.float_dtype == np.float32:
@@ -234,11 +234,11 @@ class Stage:
         """
         arrays = [*map(np.asarray, given)]
         kinds = [*map(_KIND, arrays)]
-        if kinds != self._fitting:
-            pairs = zip(self._arguments, arrays, strict=True)
-            always_fit = [column.check(array) for column, array in pairs]
-            if all(always_fit):
-                self._fitting = kinds
+        known, unsure = self._known
+        if kinds != known:
+            unsure = range(len(self._arguments))
+        unsure = [i for i in unsure if not self._arguments[i].check(arrays[i])]
+        self._known = kinds, unsure
         for target, array in zip(self._targets, arrays, strict=True):
             target[...] = array
         columns, states, rewards = self._all
