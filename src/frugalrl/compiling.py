@@ -118,6 +118,19 @@ def _say(text: str) -> None:
         print(f"frugalrl: {text}", file=sys.stderr)
 
 
+@cache
+def _tell_of_compiling() -> None:
+    """Say, once, what takes so long."""
+    _say("compiling, which takes up to a minute the first time")
+
+
+def expect_compiling() -> None:
+    """Say so before other processes compile on behalf of this one, if nothing is compiled yet."""
+    directory = _directory()
+    if directory is None or not any(directory.rglob("*.nbi")):
+        _tell_of_compiling()
+
+
 class Stopwatch:
     """Adds up the seconds between starts and stops; those inside others count once."""
 
@@ -142,15 +155,11 @@ COMPILATION = Stopwatch()
 class _Notice(event.Listener):  # type: ignore[misc]
     """Times compilation, and tells when the first function of this package has to be compiled."""
 
-    is_told = False
-
     def on_start(self, event: Any) -> None:
         """Look whose function it is that Numba has not found on disk."""
         COMPILATION.__enter__()
-        module = event.data["dispatcher"].py_func.__module__
-        if not self.is_told and module.startswith("frugalrl."):
-            self.is_told = True
-            _say("compiling, which takes up to a minute the first time")
+        if event.data["dispatcher"].py_func.__module__.startswith("frugalrl."):
+            _tell_of_compiling()
 
     def on_end(self, event: Any) -> None:
         """Stop the time."""

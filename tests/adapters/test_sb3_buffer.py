@@ -283,6 +283,7 @@ def test_optimize_memory_usage_is_taken_with_a_shrug(pendulum):
     ("arguments", "error", "message"),
     [
         ({"bin": 3}, TypeError, "argument='bin' is unknown; did you mean 'bins'"),
+        ({"evicton": "random"}, TypeError, "did you mean 'eviction'"),
         ({"bins": 0}, ValueError, "bins=0"),
         ({"admission": "fac"}, TypeError, "'fac' is no AdmissionFilter"),
         ({"admission": frugalrl.AdmitAll}, TypeError, r"is a class; use an object, AdmitAll\(\)"),

@@ -101,6 +101,10 @@ def test_a_share_gives_the_buffer_its_size() -> None:
     assert all(run.needs is None for run in expand(suite))
     random_slot = methods.find_method("random-slot@share=0.2")
     assert random_slot.settings == {"buffer_share": 0.2, "eviction": "random"}
+    assert (
+        random_slot.about
+        == "control: a buffer that overwrites a random transition; 20 % of the steps"
+    )
     half = methods.find_method("small@share=0.2,dtype=float16")
     assert half.settings == {"buffer_share": 0.2, "buffer_dtype": "float16"}
     assert half.label == "Small ring, 20 % of the steps, float16"

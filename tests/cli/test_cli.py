@@ -115,6 +115,10 @@ def test_train_eval_inspect(tmp_path, monkeypatch, capsys):
     assert "holds a finished run" in capsys.readouterr().err
     assert cli.main(["train", "--resume", str(run)]) == 0
     assert "finished already" in capsys.readouterr().out
+    assert cli.main(["train", "--resume", str(run), "--seed=3"]) == 2
+    assert "--seed does not go with --resume" in capsys.readouterr().err
+    assert cli.main(["report", str(run)]) == 2
+    assert f"frugalrl inspect {run}" in capsys.readouterr().err
 
     assert cli.main(["eval", str(run), "--episodes", "2", "--json", "episodes.json"]) == 0
     assert "over 2 episodes" in capsys.readouterr().out

@@ -81,6 +81,13 @@ def test_processes_started_by_the_first_are_silent(package: Path) -> None:
     assert first.stderr == ""
 
 
+def test_who_lets_others_compile_says_so_first(package: Path) -> None:
+    ask = "import frugalrl.compiling as c; c.expect_compiling(); c.expect_compiling()"
+    assert run(package, ask).stderr.count("compiling") == 1
+    run(package)
+    assert run(package, ask).stderr == ""
+
+
 def test_numbas_own_setting_is_respected(package: Path, tmp_path: Path) -> None:
     chosen = tmp_path / "chosen"
     run(package, NUMBA_CACHE_DIR=str(chosen))

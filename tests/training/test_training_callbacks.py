@@ -55,6 +55,19 @@ def test_a_reward_or_a_time_ends_a_run(tiny):
         train(tiny(stop_reward=float("nan")))
 
 
+def test_a_run_goes_on_when_nobody_reads_along_any_more(tiny, tmp_path):
+    heard = []
+
+    def say(line):
+        heard.append(line)
+        raise BrokenPipeError
+
+    result = train(tiny(out=tmp_path / "run", quiet=False), say=say)
+    assert result.fingerprint == train(tiny()).fingerprint
+    assert len(heard) == 1
+    assert "files: " in (tmp_path / "run" / "run.log").read_text()
+
+
 def test_the_best_policy_is_kept(tiny, tmp_path, interrupt):
     interrupt(170)
     with pytest.raises(frugalrl.training.TrainingInterrupted):

@@ -40,8 +40,10 @@ def refused(reason: str) -> Any:
     return method
 
 
-def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) -> AdmissionFilter:
-    """Return a filter of the caller's own.
+def make_filter(
+    admission: AdmissionFilter | None, arguments: dict[str, Any], adapter: type
+) -> AdmissionFilter:
+    """Return a filter of the caller's own, whose class is named where an argument is unknown.
 
     A filter given as an object is copied: trainers keep the arguments they were built with (to
     save them with a model, or to build a second buffer), and a used filter must not come back.
@@ -52,8 +54,11 @@ def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) ->
     """
     refuse_class("admission", admission)
     if admission is None:
+        own = _options_of(FrugalFilter)
         for name in arguments:
-            check_choice("argument", name, inspect.signature(FrugalFilter).parameters, TypeError)
+            if name not in own:
+                known = dict.fromkeys([*_options_of(*adapter.__mro__), *own])
+                check_choice("argument", name, known, TypeError)
         return FrugalFilter(**arguments) if arguments else AdmitAll()
     if arguments:
         raise TypeError(
@@ -66,6 +71,17 @@ def make_filter(admission: AdmissionFilter | None, arguments: dict[str, Any]) ->
             "AdmitAll(), RandomAdmit(...) or your own (frugalrl.check_filter tests it)"
         )
     return copy_of(admission)
+
+
+def _options_of(*kinds: type) -> list[str]:
+    """Name what those of these classes that are this library's are made with."""
+    return [
+        option.name
+        for kind in kinds
+        if kind.__module__.startswith("frugalrl.") and "__init__" in vars(kind)
+        for option in inspect.signature(kind).parameters.values()
+        if option.kind is not option.VAR_KEYWORD
+    ]
 
 
 def copy_of(admission: AdmissionFilter) -> AdmissionFilter:

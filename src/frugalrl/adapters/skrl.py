@@ -61,7 +61,7 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
     ) -> None:
         if filter_arguments.pop("export", False):
             raise ValueError("export=True writes rows of environments, of which there are none")
-        made = make_filter(admission, filter_arguments)
+        made = make_filter(admission, filter_arguments, type(self))
         self._ledger = AdmissionLedger(memory_size * num_envs, made, observation_space, eviction)
         super().__init__(
             memory_size=memory_size, num_envs=num_envs, device=device, replacement=replacement

@@ -135,7 +135,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         discount = number_from("gamma", gamma, "a number from 0 to 1", lambda g: 0 <= g <= 1)
         self._discounts = discount ** np.arange(self._n_step)  # of the rewards of a transition
         self._longest = integer_from("longest_episode", longest_episode, 1)
-        made = make_filter(admission, arguments)
+        made = make_filter(admission, arguments, type(self))
         self._ledger = AdmissionLedger(self.maxsize, made, observation_space, eviction)
         self._begun = 0
         self._episodes = [self._new_episode() for _ in range(self._environments)]

@@ -112,7 +112,7 @@ class ReplayBuffer:
         self.device = torch.device(device)
         self.optimize_memory_usage = False
         self.handle_timeout_termination = handle_timeout_termination
-        made = make_filter(admission, filter_arguments)
+        made = make_filter(admission, filter_arguments, type(self))
         is_exact = isinstance(made, AdmitAll) and dtype in (None, "float64")
         if dtype == "float64" and not is_exact:
             raise ValueError(

@@ -73,7 +73,7 @@ class FrugalWriter(KeepsLedger, Writer):
     ) -> None:
         super().__init__()
         make_victims(eviction)  # refuses what there is not, long before the ledger is made
-        self._given = make_filter(admission, filter_arguments)
+        self._given = make_filter(admission, filter_arguments, type(self))
         # A list holds several keys; a tuple is one nested key, as everywhere in TorchRL.
         self._observation_keys: list[NestedKey] = (
             observation_key if isinstance(observation_key, list) else [observation_key]

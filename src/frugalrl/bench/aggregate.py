@@ -138,9 +138,15 @@ class Summary:
         return statistics.estimate_improvement(list(scores.values()), others, generator)
 
     @property
+    def seed_counts(self) -> tuple[int, int]:
+        """Seeds of the method with the fewest and of that with the most, 0 without any run."""
+        counts = [len(entry.seeds) for entry in self.methods.values()] or [0]
+        return min(counts), max(counts)
+
+    @property
     def fewest_seeds(self) -> int:
-        """Seeds of the method with the fewest, 0 without any run."""
-        return min((len(entry.seeds) for entry in self.methods.values()), default=0)
+        """Seeds of the method with the fewest."""
+        return self.seed_counts[0]
 
 
 def generator_for(*names: str) -> np.random.Generator:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from frugalrl.training.config import CUSTOM, admission_text
 from frugalrl.training.errors import RunDirectoryError
 from frugalrl.training.records import MetricsRow, read_rows
 from frugalrl.training.run_directory import RunDirectory
@@ -57,7 +58,7 @@ def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "env": config.env_name,
         "algo": config.algo,
-        "admission": buffer.admission.name,
+        "admission": admission_text(buffer.admission).removeprefix(CUSTOM),
         "finished": directory.finished,
         "size": len(buffer),
         "bytes": buffer.nbytes,

@@ -166,8 +166,10 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
                 # A full buffer of fixed size that evicts at random is the same.
                 del settings["admission"]
                 settings["eviction"] = "random"
-            # A fixed size needs no run to follow.
-            made = replace(made, needs=None, dash="dot" if share < 0.1 else made.dash)
+            if made.needs is not None:  # a fixed size needs no run to follow
+                gone = "a random transition" if "eviction" in settings else "the oldest"
+                made = replace(made, needs=None, about=f"control: a buffer that overwrites {gone}")
+            made = replace(made, dash="dot" if share < 0.1 else made.dash)
             words.append(f"{100 * share:g} % of the steps")
         elif key in _OF_THE_BUFFER:
             settings[_OF_THE_BUFFER[key]] = text
@@ -185,7 +187,7 @@ def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) 
             known_keys = [*PARAMETERS, "share", *_OF_THE_BUFFER, "of"]
             check_choice("parameter", key, known_keys, BenchError)
     shown = ", ".join(words)
-    return replace(made, label=f"{method.label}, {shown}", about=f"{method.about}; {shown}")
+    return replace(made, label=f"{method.label}, {shown}", about=f"{made.about}; {shown}")
 
 
 def _parse_share(text: str) -> float:

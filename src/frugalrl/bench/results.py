@@ -18,6 +18,7 @@ from frugalrl.bench.measures import convergence_point, recent_mean
 from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, listed_runs
 from frugalrl.files import read_json
+from frugalrl.training.run_directory import RunDirectory
 
 GRID_FILE = "grid.json"
 Values = NDArray[np.float64]
@@ -133,6 +134,11 @@ def read_results(directory: str | Path) -> Results:
     if not root.is_dir():
         raise BenchError(f"there is no results directory {root}")
     grid = read_json(root / GRID_FILE)
+    if RunDirectory(root).config.is_file():
+        raise BenchError(
+            f"{root} is a single run of frugalrl train, not a grid: see frugalrl eval {root} and "
+            f"frugalrl inspect {root}"
+        )
     if grid is None:
         raise BenchError(
             f"{root} holds no results: it has no readable {GRID_FILE}. Make some with, for "

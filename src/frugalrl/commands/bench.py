@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from frugalrl.commands.arguments import GridOptions, parse
 
@@ -22,7 +25,7 @@ class Options(GridOptions):
     Killed and started again with the same options it does only what is missing.
     """
 
-    suite: str
+    suite: Annotated[str, tyro.conf.arg(metavar="SUITE")]
     """smoke, classic, paper, ablation, budget, budget-quick, small-actor, or a TOML file's path."""
     out: Path | None = None
     """Results directory; None: results/SUITE, after the file's name where the suite is a file."""

@@ -16,6 +16,7 @@ ENV = "Pendulum-v1"
 _SHARE = 0.2
 DEMO_METHODS = ("baseline", "fac", f"random-slot@share={_SHARE}", f"small@share={_SHARE}")
 _WARMUP_STEPS = 2_000
+_EPISODES, _FINAL_EPISODES = 5, 50
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,11 @@ def main(arguments: list[str]) -> int:
         name="demo",
         seeds=parse_seeds(options.seeds),
         evaluations=20,
-        settings={"eval_episodes": 5, "final_episodes": 50, "checkpoint_every": 0},
+        settings={
+            "eval_episodes": _EPISODES,
+            "final_episodes": _FINAL_EPISODES,
+            "checkpoint_every": 0,
+        },
         frugal={"fac_warmup_steps": min(_WARMUP_STEPS, options.steps // 2)},
     )
     runs = len(DEMO_METHODS) * options.seeds
@@ -77,5 +82,8 @@ def closing_lines(summary: Summary) -> list[str]:
         f"{late[3]} from a ring, {late[2]} where chance chooses what is overwritten.",
         f"FAC, which sets its size itself, kept {fac.size / plain.size:.0%} of the transitions in "
         f"{fac.bytes / plain.bytes:.0%} of the bytes: {late[1]}.",
-        f"{len(plain.seeds)} seeds are little evidence: `frugalrl bench budget-quick` has ten.",
+        f"The final reward is that of {_FINAL_EPISODES} episodes, that of the second half of "
+        f"{_EPISODES} others, the same each time.",
+        f"Runs of each method: {len(plain.seeds)}, which is little evidence; "
+        "`frugalrl bench budget-quick` has ten.",
     ]

@@ -23,6 +23,7 @@ from frugalrl.bench.results import read_results
 from frugalrl.bench.runs import checked_runs, describe_runs
 from frugalrl.bench.suites import Suite, with_required_methods, with_settings
 from frugalrl.commands.arguments import GridOptions
+from frugalrl.compiling import expect_compiling
 
 
 def run_grid(
@@ -57,6 +58,8 @@ def run_grid(
     command = shlex.join(["frugalrl", *words])
     about = {"suite": suite.name, "command": command, "made": time.strftime("%Y-%m-%d")}
     about |= {"commit": origin.commit(), "machine": origin.machine()}
+    if options.backend == "local":
+        expect_compiling()
     # Ray has a queue of its own.
     most = options.jobs if options.backend == "local" else len(runs)
     with (

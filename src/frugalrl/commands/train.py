@@ -152,6 +152,13 @@ def _with_values(arguments: list[str]) -> list[str]:
 
 
 def _resume(arguments: list[str]) -> int:
+    known = [f"--{field.name}" for field in fields(Resume)]
+    for word in (argument.partition("=")[0] for argument in arguments):
+        if word.startswith("--") and word not in (*known, "--help"):
+            raise ConfigError(
+                f"{word} does not go with --resume: a run keeps its settings; what can be given "
+                f"is {', '.join(known[1:])}"
+            )
     options = tyro.cli(Resume, args=arguments, prog="frugalrl train")
     from frugalrl.training.run_directory import RunDirectory
 

@@ -59,7 +59,7 @@ class TrainConfig:
     algo: Algo = "sac"
     """Algorithm."""
     admission: Admission = "none"
-    """What the buffer keeps: all, what the frugal filter admits, a sample, or a share."""
+    """What the buffer keeps: none: all; fac: what the frugal filter admits; random: a share."""
     steps: int | None = None
     """Environment steps, all environments together."""
     seed: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 import textwrap
 import time
@@ -150,10 +151,11 @@ def configuration_lines(resolved: Resolved) -> list[str]:
         value = getattr(config, field.name)
         if field.name not in named and value not in (field.default, None, {}):
             groups["given"].append(f"{field.name} {_show(value)}")
+    width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
     for group, settings in groups.items():
         if settings:
             text = f"  {group + ':':<9}{', '.join(settings)}"
-            lines += textwrap.wrap(text, 100, subsequent_indent=" " * 11)
+            lines += textwrap.wrap(text, width, subsequent_indent=" " * 11, break_on_hyphens=False)
     lines += [f"  note: {note}" for note in resolved.notes]
     return lines
 
@@ -216,4 +218,4 @@ def _show(value: Any) -> str:
 
 
 def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
+    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} kB"

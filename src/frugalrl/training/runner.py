@@ -284,7 +284,7 @@ def make_buffer(config: Any, spaces: tuple[Box, Box], seeds: Seeds) -> ReplayBuf
             extra_fields=[("discount", (), np.float32)] if config.n_step > 1 else [],
         )
     except (TypeError, ValueError) as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(str(error).replace("capacity_bytes", "buffer_bytes")) from error
     # A batch is at the least a state, an action and a float32 reward for each transition.
     numbers = spaces[0].shape[0] + spaces[1].shape[0]
     least = config.batch_size * (numbers * np.dtype(config.buffer_dtype).itemsize + 4)

@@ -19,7 +19,7 @@ from frugalrl.files import appending, write_json
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.state_io import save_state
 from frugalrl.training.callbacks import Callback, RunView
-from frugalrl.training.config import TrainConfig
+from frugalrl.training.config import CUSTOM, TrainConfig, admission_text
 from frugalrl.training.console import Progress, result_lines
 from frugalrl.training.env_state import undisturbed
 from frugalrl.training.environments import EnvironmentFactory
@@ -86,7 +86,7 @@ class TrainResult:
         return {
             "env": self.config.env_name,
             "algo": self.config.algo,
-            "admission": self.buffer.admission.name,
+            "admission": admission_text(self.buffer.admission).removeprefix(CUSTOM),
             "seed": self.config.seed,
             "env_steps": self.env_steps,
             "updates": self.updates,
@@ -147,13 +147,16 @@ class Session:
     def say(self, *lines: str) -> None:
         """Tell the user, and the run's log."""
         for line in lines:
-            if self._tell is not None and not self.config.quiet:
-                self._tell(line)
             if self.directory is not None:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
                 # A full disk is told of by what a run cannot do without.
                 with contextlib.suppress(OSError), appending(self.directory.log) as file:
                     file.write(f"{stamp} {line}\n")
+            if self._tell is not None and not self.config.quiet:
+                try:
+                    self._tell(line)
+                except OSError:  # whoever read along has gone, or the disk is full: train on
+                    self._tell = None
 
     def _warn_once(self, what: str, line: str) -> None:
         if what not in self._warned_of:

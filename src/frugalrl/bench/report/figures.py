@@ -111,8 +111,9 @@ def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) ->
         traces.append(line)
     seeds = [len(entry.seeds) for entry in shown] or [0]
     many = " to ".join(map(str, sorted({min(seeds), max(seeds)})))
+    spread = " with its 95 % bootstrap interval" if any(line.band for line in traces) else ""
     caption = (
-        f"Mean over {many} seeds with its 95 % bootstrap interval; a point per budget. The lines "
+        f"Mean over {many} seeds{spread}; a point per budget. The lines "
         "of rules for a given size end in the baseline, which has room for everything."
     )
     kind, title, y = "bytes", "reward over bytes", "final reward"

@@ -28,8 +28,12 @@ def verdict(summary: Summary) -> str:
             f"{len(problems) - failed} did not finish. There is nothing to compare; what went "
             "wrong is listed below."
         )
-    seeds, weak = _seeds(summary.fewest_seeds), summary.fewest_seeds < FEW_SEEDS
-    strength = f"With {seeds} the evidence is weak." if weak else f"There are {seeds} per method."
+    fewest, most = summary.seed_counts
+    strength = f"There are {_seeds(fewest, most)} per method."
+    if fewest < FEW_SEEDS:
+        strength = f"With {_seeds(fewest, most)} the evidence is weak."
+        if most >= FEW_SEEDS:
+            strength = f"{strength[:-1]} where they are fewer than {FEW_SEEDS}."
     methods = summary.results.methods
     if BASELINE in methods and any(
         rule_and_share(name)[1] for name in methods
@@ -58,16 +62,17 @@ def verdict(summary: Summary) -> str:
 def warnings(summary: Summary) -> list[str]:
     """List what a reader must know before believing a number."""
     notes = []
-    seeds = _seeds(summary.fewest_seeds)
-    if 0 < summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
+    fewest, most = summary.seed_counts
+    who = "Each" if fewest == most else "Some"
+    if 0 < fewest < MIN_SEEDS_FOR_INTERVAL:
         notes.append(
-            f"Some method has only {seeds}: no interval is shown for it, and nothing can be "
-            "concluded from it."
+            f"{who} method has only {_seeds(fewest)}: no interval is shown for it, and nothing can "
+            "be concluded from it."
         )
-    elif 0 < summary.fewest_seeds < FEW_SEEDS:
+    elif 0 < fewest < FEW_SEEDS:
         notes.append(
-            f"The evidence is weak: {seeds} per method, fewer than {FEW_SEEDS}. Intervals from so "
-            "few seeds are too narrow."
+            f"The evidence is weak: {who.lower()} method has only {_seeds(fewest)}, fewer than "
+            f"{FEW_SEEDS}. Intervals from so few are too narrow."
         )
     unequal = []
     for task in summary.results.tasks:
@@ -78,7 +83,10 @@ def warnings(summary: Summary) -> list[str]:
             unequal.append(f"{task_name(task)}: {', '.join(odd)}, the others {len(usual)}")
     if unequal:
         named = "; ".join(unequal)
-        notes.append(f"Methods have different seeds, so their differences are not paired: {named}.")
+        notes.append(
+            "Where two methods have different seeds their difference is not paired, but at equal "
+            f"size, where it is over the seeds that both have: {named}."
+        )
     problems = summary.results.problems
     if problems:
         states = Counter(problem.state for problem in problems)
@@ -252,5 +260,7 @@ def _beats(fac: MethodSummary, control: MethodSummary) -> int:
     return int(math.copysign(1, found.difference.value)) if found and found.clear else 0
 
 
-def _seeds(count: int) -> str:
+def _seeds(count: int, most: int | None = None) -> str:
+    if most not in (None, count):
+        return f"{count} to {most} seeds"
     return f"{count} seed{'s' * (count != 1)}"

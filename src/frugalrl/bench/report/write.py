@@ -26,6 +26,7 @@ from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.results import Result, read_results
 from frugalrl.bench.runs import RUN_DIRECTORY, RUNS, command
 from frugalrl.files import read_json, replacing, write_json
+from frugalrl.training.console import concerns
 
 PAGE = "report.html"
 MANIFEST = "report.json"
@@ -49,10 +50,9 @@ _SECTIONS = {
     "problems": "Runs without a result",
     "run": "What was run",
 }
-_OF_SAC = ("ent_coef", "use_sde", "log_std_init")
 _SHOWN = (
     *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
-    *("train_freq", "gradient_steps", "net_arch", *_OF_SAC),
+    *("train_freq", "gradient_steps", "net_arch", "ent_coef", "use_sde", "log_std_init"),
     *("action_noise", "action_noise_std", "policy_delay"),
 )
 
@@ -249,10 +249,11 @@ def _hyper_parameters(summary: Summary) -> dict[str, str]:
     shown = {}
     runs = summary.results.runs
     for task in summary.results.tasks:
-        names = [name for name in _SHOWN if task[1] == "sac" or name not in _OF_SAC]
         results = [result for result in runs if result.run.task == task]
         config = _config(min(results, key=lambda result: result.run.method != BASELINE))
-        text = _listed({name: config.get(name) for name in names})
+        has_noise = config.get("action_noise") != "none"
+        names = [it for it in _SHOWN if has_noise or not it.startswith("action_noise")]
+        text = _listed({name: config.get(name) for name in names if concerns(task[1], name)})
         if text:
             shown[f"Settings, {task_name(task)}"] = f"{config.get('steps'):,} steps, {text}"
     for name in FRUGAL:

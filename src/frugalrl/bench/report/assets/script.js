@@ -69,6 +69,9 @@
     const spec = figures[id];
     const place = document.getElementById(`plot-${id}`);
     place.textContent = "";
+    // A legend of many names must leave room for the curves.
+    const names = spec.layout.showlegend ? spec.data.filter((it) => it.showlegend !== false) : [];
+    place.style.height = `${330 + 18 * Math.max(0, names.length - 4)}px`;
     return Plotly.newPlot(place, spec.data, themed(spec.layout, false), options);
   };
   const repaint = (printing) => {
