@@ -134,6 +134,28 @@ def test_goes_on_identically_from_a_state(eviction, tmp_path):
         bare.load_state_dict(one.state_dict())
 
 
+def test_rows_that_are_not_finite_are_refused():
+    memory, (given,) = make(4, 10, admission=frugalrl.AdmitAll()), steps(1, 4)
+    given["next_observations"][1, 2] = torch.nan
+    given["actions"][3, 0] = torch.inf
+    with pytest.warns(RuntimeWarning, match="NaN or infinity"):
+        memory.add_samples(**given)
+    assert memory.stats.rejected_nonfinite == len(memory) == 2
+    assert memory.tensors_view["next_observations"][:2].isfinite().all()
+
+
+def test_a_state_of_other_tensors_is_refused_and_nothing_changes():
+    other = create(FrugalMemory(memory_size=10, num_envs=4, device="cpu"))
+    for given in steps(2, 4):
+        other.add_samples(**given)
+    state = other.state_dict()
+    state["tensors"]["observations"] = state["tensors"]["observations"][:, :2]
+    memory = make(4, 10, admission=frugalrl.AdmitAll())
+    with pytest.raises(ValueError, match=r"'observations' has shape \(8, 2\)"):
+        memory.load_state_dict(state)
+    assert len(memory) == len(memory._ledger) == 0
+
+
 def test_bad_use_is_named():
     with pytest.raises(ValueError, match="eviction='newest' is unknown"):
         make(eviction="newest")

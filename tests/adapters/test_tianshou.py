@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import tracemalloc
 from pathlib import Path
 
 import gymnasium
@@ -228,6 +229,28 @@ def test_a_single_step_is_stored_as_in_the_plain_buffer():
         assert batch.info.mask.equal(torch.ones(3, 2))
 
 
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_arrays_that_are_used_again_are_copied(n_step):
+    plain = VectorReplayBuffer(20, 2)
+    ours = FrugalVectorReplayBuffer(20, 2, n_step=n_step, admission=frugalrl.AdmitAll())
+    rewards, observations = np.zeros(2), np.zeros((2, 3))
+    for step in range(6):
+        rewards[:] = observations[:] = step
+        over = np.full(2, step == 5)
+        given = Batch(
+            obs=observations,
+            act=np.zeros((2, 1)),
+            rew=rewards,
+            terminated=over,
+            truncated=np.zeros(2, bool),
+            obs_next=observations,
+            info=Batch(),
+        )
+        returns = [buffer.add(given, buffer_ids=[0, 1])[1].tolist() for buffer in (plain, ours)]
+    assert returns == [[15.0, 15.0]] * 2
+    assert sorted(ours[:].obs[:, 0].tolist()) == np.repeat(range(6), 2).tolist()
+
+
 def test_unfinished_episodes_are_known():
     buffer = make(2, **FILTERS["all"])
     assert buffer.unfinished_index().tolist() == []
@@ -392,9 +415,12 @@ def test_a_batch_before_the_first_return_over_n_steps():
 
 
 def test_memory_grows_with_need():
-    buffer = make(2, 1_000_000, **FILTERS["replace"])
+    tracemalloc.start()
+    buffer = make(2, 10_000_000, **FILTERS["replace"])
     make_collector(buffer, 2).collect(n_step=300)
-    assert buffer.nbytes < 1_000_000
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert buffer.nbytes < taken < 4_000_000
     many = make(2, 100_000, **FILTERS["all"])
     collector = make_collector(many, 2)
     collector.collect(n_step=600)

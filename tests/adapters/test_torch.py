@@ -52,6 +52,30 @@ def test_admit_all_gives_what_cleanrls_buffer_gives(environments, actions):
     assert ours.size() == theirs.size()
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.uint32, np.int64, np.int16])
+def test_the_largest_integers_are_kept(kind):
+    limits = np.iinfo(kind)
+    space = spaces.Box(limits.min, limits.max, (2,), kind)
+    states = np.array([[limits.min, limits.max], [limits.max - 1, 2**24 + 1]]).astype(kind)
+    for admission in (frugalrl.AdmitAll(), frugalrl.RandomAdmit(1.0)):
+        buffer = ReplayBuffer(5, space, ACTIONS, "cpu", admission=admission)
+        action, nothing = np.zeros((1, 2)), np.zeros(1)
+        buffer.add(states[:1], states[1:], action, nothing, nothing, [{}])
+        drawn = buffer.sample(1)
+        kept = torch.cat([drawn.observations, drawn.next_observations]).numpy()
+        if isinstance(admission, frugalrl.AdmitAll):
+            assert kept.tolist() == states.tolist()
+        assert np.allclose(kept.astype(float), states.astype(float), rtol=1e-6)
+
+
+def test_infos_that_hold_no_limits_are_refused_at_once():
+    buffer = ReplayBuffer(5, BOX, ACTIONS, "cpu")
+    (step,) = steps(1, 1)
+    with pytest.raises(TypeError, match="infos is one dict for all"):
+        buffer.add(*step)
+    assert len(buffer) == 0
+
+
 @pytest.mark.parametrize("environments", [1, 3])
 def test_a_filter_decides_about_a_vector_whatever_stands_beside_it(environments):
     both = spaces.Dict({"noise": BOX, "state": BOX})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -297,6 +298,25 @@ def test_a_fork_may_not_write(monkeypatch):
             buffer.extend(transitions(5, 1))
     buffer.extend(transitions(5, 2))
     assert buffer.writer.stats.offered == 10
+
+
+def test_a_copy_belongs_to_whoever_reads_it(monkeypatch):
+    buffer = make(**REPLACE)
+    buffer.extend(transitions(15))
+    written, owner = pickle.dumps(buffer), os.getpid()
+    buffer.extend(transitions(5, 1))
+    monkeypatch.setattr(os, "getpid", lambda: owner + 1)  # as it is in another process
+    read = pickle.loads(written)  # noqa: S301
+    read.extend(transitions(5, 1))
+    assert read.writer.stats == buffer.writer.stats
+    assert read[:]["observation"].equal(buffer[:]["observation"])
+
+
+def test_bfloat16_is_read():
+    buffer, data = make(**REPLACE), transitions(5)
+    data["observation"] = data["observation"].bfloat16()
+    buffer.extend(data)
+    assert len(buffer) == 5
 
 
 @pytest.mark.parametrize("sampler", [SliceSampler, SliceSamplerWithoutReplacement])

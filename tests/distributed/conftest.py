@@ -40,14 +40,11 @@ def make_loop(tiny, monkeypatch):
     from inline_ray import InlineRay
 
     from frugalrl.agents import make_agent
-    from frugalrl.distributed import fleet as fleets
     from frugalrl.distributed.fleet import ActorSettings, Fleet
     from frugalrl.distributed.training import LearnerLoop
     from frugalrl.replay.buffer import ReplayBuffer
     from frugalrl.training.config import agent_settings, resolve
     from frugalrl.training.runner import Seeds, make_buffer, make_factory
-
-    monkeypatch.setattr(fleets, "_PAUSE", 0.001)
 
     def make(ray=None, state=None, **changes):
         names = ActorSettings.__dataclass_fields__

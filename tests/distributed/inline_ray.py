@@ -96,6 +96,9 @@ class _Method:
     def __init__(self, handle: Any, name: str) -> None:
         self._handle, self._name = handle, name
 
+    def options(self, **options: Any) -> _Method:
+        return self
+
     def remote(self, *arguments: Any, **how: Any) -> _Reference:
         number = next(self._handle.ray._count) if self._name == "collect" else -1
         return _Reference(self._handle, self._name, arguments, how, number)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 def rows_of(tensor: torch.Tensor) -> NDArray[Any]:
     """Give a tensor (rows, ...) as (rows, values) on the host."""
+    if tensor.dtype == torch.bfloat16:  # which NumPy has not
+        tensor = tensor.float()
     return np.asarray(tensor.detach().reshape(len(tensor), -1).cpu().numpy())
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from frugalrl.adapters.filters import copy_of
 from frugalrl.admission.protocol import AdmissionFilter
-from frugalrl.checks import warn_caller
+from frugalrl.checks import integer_from, warn_caller
 from frugalrl.replay.intake import Intake, StagedRows, rows_kept_elsewhere
 from frugalrl.replay.results import BufferStats, Outcome
 from frugalrl.replay.spaces import SLOTS_ALONE
@@ -46,7 +46,7 @@ class AdmissionLedger:
         observation_space: Box | None = None,
         eviction: str = "oldest",
     ) -> None:
-        self.capacity, self.eviction = int(capacity), eviction
+        self.capacity, self.eviction = integer_from("capacity", capacity, 1), eviction
         self._space, self._fresh = observation_space, copy_of(admission)
         # It decides and evicts as a ReplayBuffer does, but keeps nothing beside the slots.
         self._hold(Storage(SLOTS_ALONE, self.capacity, 1, make_victims(eviction)), admission)
@@ -56,7 +56,7 @@ class AdmissionLedger:
         """Go on with books, their filter, and the positions of what they hold, oldest first."""
         self._books, self._intake = books, Intake(books, admission)
         # By slot, -1 for none; it is another number after slots were given up alone.
-        self._position_of = np.full(self.capacity, -1, dtype=np.int32)
+        self._position_of = np.full(len(books.slots), -1, dtype=np.int32)
         self._position_of[books.oldest_first()] = positions
         self._size = len(books)
         # Rows that nobody may have written yet, and how the owner moves others.
@@ -109,6 +109,9 @@ class AdmissionLedger:
         rows = rows_kept_elsewhere(observations[is_finite], rewards[is_finite], is_finite)
         self._under_way = rows, move
         codes, slots = self._intake.add(rows)
+        more = len(self._books.slots) - len(self._position_of)
+        if more > 0:
+            self._position_of = np.append(self._position_of, np.full(more, -1, dtype=np.int32))
         last_in = dict(zip(slots.tolist(), range(len(slots)), strict=True))
         last_in.pop(-1, None)
         written = np.sort(np.fromiter(last_in.values(), dtype=np.int64))
@@ -137,8 +140,9 @@ class AdmissionLedger:
 
     def _close_gaps(self, move: CopyRows) -> None:
         """Move the last rows to where slots are free by now; this may be done again."""
-        is_free = np.ones(self.capacity, dtype=np.bool_)
-        is_free[self._books.oldest_first()] = False
+        is_free = np.ones(len(self._position_of), dtype=np.bool_)
+        held = self._books.oldest_first()
+        is_free[held[held < len(is_free)]] = False
         self._position_of[is_free] = -1
         placed = np.flatnonzero(self._position_of >= 0)
         placed = placed[np.argsort(self._position_of[placed])]
@@ -161,8 +165,8 @@ class AdmissionLedger:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the filter's state, and of the books for the slots in use."""
-        return self._intake.nbytes + 4 * self._size
+        """Bytes of the filter's state, and of the books."""
+        return self._intake.nbytes + self._position_of.nbytes
 
     def state_dict(self) -> dict[str, Any]:
         """Ages, positions, counts and the filter's state, as arrays and JSON values."""

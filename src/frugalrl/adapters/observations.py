@@ -71,8 +71,8 @@ class FlatObservations:
             if is_image(subspace):
                 kind, size = "image", -(-low.size // self._pixels)
                 low, high = np.zeros(size), np.full(size, 256.0**self._pixels - 1.0)
-            elif exact and subspace.dtype == np.float64:
-                kind, size = "exact", 4 * low.size
+            elif exact and (subspace.dtype == np.float64 or _is_wide(subspace.dtype, low, high)):
+                kind, size = "exact", low.size * subspace.dtype.itemsize // 2
                 low, high = np.zeros(size), np.full(size, 65535.0)
             stop = start + low.size
             self._parts.append(_Part(key, kind, shape, np.dtype(subspace.dtype), start, stop))
@@ -94,7 +94,7 @@ class FlatObservations:
     def _columns(self, values: NDArray[Any], part: _Part) -> NDArray[Any]:
         rows = values.reshape(len(values), -1)
         if part.kind == "exact":
-            words = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint16)
+            words = np.ascontiguousarray(rows, dtype=part.dtype).view(np.uint16)
             return words.astype(np.float32)
         if part.kind == "image":
             pixels = np.zeros((len(rows), part.stop - part.start, self._pixels), np.uint8)
@@ -114,13 +114,25 @@ class FlatObservations:
 
     def _restore(self, columns: NDArray[Any], part: _Part) -> NDArray[Any]:
         if part.kind == "exact":
-            columns = columns.astype(np.uint16).view(np.float64)
+            columns = columns.astype(np.uint16).view(part.dtype)
         elif part.kind == "image":
             numbers = columns.astype("<u4")
             pixels = numbers[:, :, None].view(np.uint8)[:, :, : self._pixels]
             columns = pixels.reshape(len(columns), -1)[:, : math.prod(part.shape)]
         values = columns.reshape(len(columns), *part.shape)
+        if part.dtype.kind in "iu" and values.dtype.kind == "f":
+            # Rounded up, the greatest integers would not fit their type any more.
+            limits = np.iinfo(part.dtype)
+            greatest = np.float32(limits.max)
+            if int(greatest) > limits.max:
+                greatest = np.nextafter(greatest, np.float32(0))
+            values = np.minimum(values, greatest)
         return values if part.dtype.kind == "f" else values.astype(part.dtype, copy=False)
+
+
+def _is_wide(dtype: Any, low: NDArray[Any], high: NDArray[Any]) -> bool:
+    """Tell whether integers of a space do not all fit a float32."""
+    return bool(dtype.kind in "iu" and max(-low.min(), high.max()) > 2**24)
 
 
 def is_image(space: spaces.Space[Any]) -> bool:

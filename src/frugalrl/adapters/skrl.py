@@ -103,6 +103,7 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
             rows_of(rows[self._reward_key])[:, 0],
             partial(self._copy, rows),
             partial(self._copy, self.tensors_view),
+            torch.stack([_is_finite(row) for row in rows.values()]).all(dim=0).numpy(),
         )
         self._count()
 
@@ -160,7 +161,19 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
                 f"the state has tensors {sorted(state['tensors'])}, this memory "
                 f"{self.get_tensor_names()}; create the same first"
             )
+        count = len(state["ledger"]["positions"])
+        for name, values in state["tensors"].items():
+            if values.shape != (count, *self.tensors_view[name].shape[1:]):
+                raise ValueError(
+                    f"the state's {name!r} has shape {tuple(values.shape)}; expected {count} rows "
+                    f"of {tuple(self.tensors_view[name].shape[1:])}"
+                )
         self._ledger.load_state_dict(with_arrays(state["ledger"]))
         for name, values in state["tensors"].items():
-            self.tensors_view[name][: len(values)] = values.to(self.device)
+            self.tensors_view[name][:count] = values.to(self.device)
         self._count()
+
+
+def _is_finite(rows: torch.Tensor) -> torch.Tensor:
+    """Tell which rows hold no NaN or infinity."""
+    return rows.isfinite().reshape(len(rows), -1).all(dim=1).cpu()

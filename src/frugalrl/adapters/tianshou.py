@@ -8,6 +8,7 @@ collector = Collector(algorithm, training_envs, buffer)
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -130,7 +131,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
             value = arguments.pop(option, plain)
             if value != plain:
                 raise ValueError(f"{option}={value!r} {_NEIGHBOURS}; use {plain!r}")
-        ReplayBuffer.__init__(self, size, random_seed=random_seed)
+        ReplayBuffer.__init__(self, 0, random_seed=random_seed)  # it would number all positions
+        self.maxsize = integer_from("size", size, 1)
         self._n_step = integer_from("n_step", n_step, 1)
         discount = number_from("gamma", gamma, "a number from 0 to 1", lambda g: 0 <= g <= 1)
         self._discounts = discount ** np.arange(self._n_step)  # of the rewards of a transition
@@ -213,7 +215,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
 
     def _as_rows(self, batch: Any, buffer_ids: Any) -> tuple[Batch, list[int]]:
         """Give the input as a batch with one row for each transition, and say whose they are."""
-        rows = _copied(batch)
+        rows = _own(batch)
         missing = _NEEDED_KEYS - rows.__dict__.keys()
         if missing:
             raise ValueError(f"the batch has no {', '.join(sorted(missing))}")
@@ -362,6 +364,8 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         episode = self._episode_of(index)
         if episode is not None:
             return _joined([episode.rows[step] for step in (index % _EPISODES).tolist()])
+        if isinstance(index, slice):  # all of them oldest first, as in Tianshou
+            index = self.sample_indices(0) if index == slice(None) else np.arange(len(self))[index]
         if self._n_step == 1:
             return super().__getitem__(index)
         if isinstance(index, np.ndarray) and self._rows:
@@ -414,11 +418,12 @@ class FrugalVectorReplayBuffer(FrugalReplayBuffer, VectorReplayBuffer):
     """
 
     def __init__(self, total_size: int, buffer_num: int, **arguments: Any) -> None:
-        VectorReplayBuffer.__init__(self, total_size, buffer_num)
+        VectorReplayBuffer.__init__(self, buffer_num, buffer_num)  # likewise
+        size = -(-total_size // buffer_num) * buffer_num
         self.buffers = cast(Any, _NoSubBuffers(buffer_num))
-        self._extend_offset = np.array([0, self.maxsize])  # one pool serves every environment
+        self._extend_offset = np.array([0, size])  # one pool serves every environment
         self._environments = buffer_num
-        FrugalReplayBuffer.__init__(self, self.maxsize, **arguments)
+        FrugalReplayBuffer.__init__(self, size, **arguments)
 
 
 def _one_row(value: Any) -> Any:
@@ -445,6 +450,15 @@ def _copied(batch: Any) -> Batch:
     copied = Batch()
     copied.__dict__.update(batch.__dict__)  # many times faster than `Batch(batch)`
     return copied
+
+
+def _own(value: Any) -> Any:
+    """Copy a batch with its arrays: episodes keep rows for longer than the caller may."""
+    if isinstance(value, Batch):
+        own = Batch()
+        own.__dict__.update({key: _own(value[key]) for key in value.get_keys()})
+        return own
+    return value.clone() if hasattr(value, "clone") else copy.copy(value)
 
 
 def _bytes_of(batch: Any) -> int:

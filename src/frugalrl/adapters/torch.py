@@ -36,6 +36,13 @@ _ALIKE = ("capacity", "dtype", "n_envs", "n_steps", "gamma", "extra_fields", "ev
 """What a file and the buffer that loads it must have in common."""
 
 
+_ONE_DICT = (
+    "handle_timeout_termination=True reads infos[i]['TimeLimit.truncated'] of one dict for each "
+    "environment, but infos is one dict for all, as Gymnasium's vector environments give it; use "
+    "handle_timeout_termination=False and pass `terminations` as done"
+)
+
+
 class ReplayBufferSamples(NamedTuple):
     """A batch of transitions, with the shapes of CleanRL and Stable-Baselines3."""
 
@@ -180,9 +187,13 @@ class ReplayBuffer:
                 f"{self.n_envs}; make one with n_envs={len(done)}"
             )
         timeout = np.zeros_like(done)
-        # Without an end a time limit matters to returns over several steps alone.
-        if self.handle_timeout_termination and (done.any() or self._n_step is not None):
-            timeout = _timeouts(infos)
+        if self.handle_timeout_termination:
+            if isinstance(infos, dict):
+                raise TypeError(_ONE_DICT)
+            # Without an end a time limit matters to returns over several steps alone.
+            if done.any() or self._n_step is not None:
+                limits = [info.get("TimeLimit.truncated", False) for info in infos]
+                timeout = np.array(limits, np.bool_)
         step = (
             self._layout.flatten(obs),
             np.asarray(action).reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
@@ -368,17 +379,6 @@ class ReplayBuffer:
                 "transition is kept; transitions() returns those that are"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def _timeouts(infos: Any) -> NDArray[np.bool_]:
-    """Read from each environment's information whether a time limit ended its episode."""
-    if isinstance(infos, dict):
-        raise TypeError(
-            "handle_timeout_termination=True reads infos[i]['TimeLimit.truncated'] of one dict for "
-            "each environment, but infos is one dict for all, as Gymnasium's vector environments "
-            "give it; use handle_timeout_termination=False and pass `terminations` as done"
-        )
-    return np.array([info.get("TimeLimit.truncated", False) for info in infos], np.bool_)
 
 
 def _refuse_pickle(path: str | os.PathLike[str]) -> None:

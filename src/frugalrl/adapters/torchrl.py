@@ -243,6 +243,10 @@ class FrugalWriter(KeepsLedger, Writer):
             )
         return dict(super().__getstate__())
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A copy from a file has a storage of its own and belongs to whoever reads it.
+        self.__dict__.update(state, _process=os.getpid())
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.stats})"
 

@@ -84,6 +84,5 @@ def closing_lines(summary: Summary) -> list[str]:
         f"{fac.bytes / plain.bytes:.0%} of the bytes: {late[1]}.",
         f"The final reward is that of {_FINAL_EPISODES} episodes, that of the second half of "
         f"{_EPISODES} others, the same each time.",
-        f"Runs of each method: {len(plain.seeds)}, which is little evidence; "
-        "`frugalrl bench budget-quick` has ten.",
+        f"{len(plain.seeds)} seeds are little evidence: `frugalrl bench budget-quick` has ten.",
     ]

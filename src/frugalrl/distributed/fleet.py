@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 START_SECONDS = 60.0
 _MOST_FAILURES = 5  # in a row, of one actor
-# Seconds before an actor that died is asked again, doubled each time: 7.5 in all, since on a busy
-# node it may take several to start, and until it has, Ray says of every ask that it is lost.
-_PAUSE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +75,8 @@ class Ask(NamedTuple):
     actor: int
     sequence: int
     steps: int
+    deaths: int = 0
+    """Of the actor, before it was asked."""
 
 
 @dataclasses.dataclass
@@ -89,8 +88,8 @@ class _Standing:
     """Since it was started, or started again: the first answer takes longer."""
     failures: int = 0
     """Deaths since its last fragment."""
-    not_before: float = 0.0
-    """When it may be asked again."""
+    deaths: int = 0
+    """In all: what was asked for before one of them is lost with it, not by another."""
     heard: float = 0.0
     """When it last answered, or was asked with nothing else to do."""
 
@@ -117,7 +116,8 @@ class Fleet:
         self._patience = config.worker_timeout
         # The filter is the learner's; one of the user's own may not even be sendable.
         lean = dataclasses.replace(config, admission="none", out=None)
-        make = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=0)(Rollout)
+        # With retries asks wait while an actor starts again; without, they would fail until it has.
+        make = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(Rollout)
         self._actors = [_Standing(make.remote(i, lean, factory)) for i in range(actors)]
         self._asked: dict[Any, Ask] = {}
         self._ready: deque[Any] = deque()
@@ -135,8 +135,7 @@ class Fleet:
 
     def can_ask(self, actor: int, most: int) -> bool:
         """Whether an actor may be asked for one more fragment, with `most` of them under way."""
-        rested = time.monotonic() >= self._actors[actor].not_before
-        return rested and len(self.under_way(actor)) < most
+        return len(self.under_way(actor)) < most
 
     def under_way(self, actor: int) -> set[int]:
         """Give the numbers of the fragments that an actor was asked for and has not sent."""
@@ -147,10 +146,10 @@ class Fleet:
         standing = self._actors[ask.actor]
         if not self.under_way(ask.actor):
             standing.heard = time.monotonic()
-        reference = standing.handle.collect.remote(
-            ask.sequence, ask.steps, version, weights, snapshot, **how
-        )
-        self._asked[reference] = ask
+        # A fragment that was begun is not tried again: it is lost, and asked for anew.
+        collect = standing.handle.collect.options(max_task_retries=0)
+        reference = collect.remote(ask.sequence, ask.steps, version, weights, snapshot, **how)
+        self._asked[reference] = ask._replace(deaths=standing.deaths)
 
     def take(self, seconds: float) -> Fragment | None:
         """Wait for a fragment for so long at most; None where none has come, or its actor died.
@@ -160,7 +159,7 @@ class Fleet:
         """
         pending = list(self._asked)
         if not pending:
-            time.sleep(seconds)  # until an actor that died may be asked again
+            time.sleep(seconds)  # until an actor is asked again
         elif not self._ready:
             # All that is there in one call, or else the first that comes.
             ready, rest = self._ray.wait(pending, num_returns=len(pending), timeout=0)
@@ -186,19 +185,20 @@ class Fleet:
 
     def _mourn(self, ask: Ask, error: Exception) -> None:
         """Write a fragment off; Ray starts the actor again."""
-        standing = self._actors[ask.actor]
         self.measures.lost += 1
-        if time.monotonic() < standing.not_before:
-            return  # of the same death as another
+        if ask.deaths == self._actors[ask.actor].deaths:  # or else of the same death as another
+            self._say(f"actor {ask.actor} died and is started again: {last_line(error)}")
+            self._count_death(ask.actor, str(error).strip())
+
+    def _count_death(self, actor: int, reason: str) -> None:
+        standing = self._actors[actor]
         self.measures.restarts += 1
-        standing.failures, standing.has_answered = standing.failures + 1, False
-        standing.not_before = time.monotonic() + _PAUSE * 2.0 ** (standing.failures - 1)
+        standing.deaths, standing.failures = standing.deaths + 1, standing.failures + 1
+        standing.has_answered = False
         if standing.failures >= _MOST_FAILURES:
             raise BrokenEnvironmentError(
-                f"actor {ask.actor} died {standing.failures} times in a row; the last time: "
-                f"{str(error).strip()}"
+                f"actor {actor} died {standing.failures} times in a row; the last time: {reason}"
             )
-        self._say(f"actor {ask.actor} died and is started again: {last_line(error)}")
 
     def _kill_the_silent(self, ready: list[Any], rest: list[Any]) -> None:
         """Kill actors that hang; Ray starts them again, and what they were asked for is lost.
@@ -212,8 +212,10 @@ class Fleet:
             patience = self._patience + (0.0 if standing.has_answered else START_SECONDS)
             if now - standing.heard > patience:
                 standing.heard = now
-                self._say(f"actor {actor} has not answered for {patience:g} s and is killed")
+                silence = f"actor {actor} has not answered for {patience:g} s and is killed"
+                self._say(silence)
                 self._ray.kill(standing.handle, no_restart=False)
+                self._count_death(actor, silence)
 
     def capture(self) -> list[Any]:
         """Give nothing: the environments' states stay with the actors."""
