@@ -114,13 +114,14 @@ def take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]]) 
         TypeError: a value is neither an array nor a JSON value.
     """
     if isinstance(value, np.ndarray):
-        array = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<"), copy=False))
+        array = np.asarray(value, value.dtype.newbyteorder("<"), order="C")
         if not _is_kept(array):
             raise TypeError(
                 f"state[{name!r}] is an array of {value.dtype}, which no state file holds"
             )
-        # Contiguous scalars become one-dimensional, so the shape is restored.
-        arrays[name] = array.reshape(value.shape)
+        if name in arrays:
+            raise TypeError(f"state[{name!r}] can be read in two ways; use keys without a slash")
+        arrays[name] = array
         return {_REFERENCE: name}
     if isinstance(value, Mapping):
         for key in value:
@@ -129,7 +130,7 @@ def take_arrays(value: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]]) 
         return {key: take_arrays(item, f"{name}/{key}", arrays) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [take_arrays(item, f"{name}/{index}", arrays) for index, item in enumerate(value)]
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return take_arrays(value.item(), name, arrays)
     if value is None or isinstance(value, (str, int, float, bool)):
         return value

@@ -230,14 +230,17 @@ def test_feedback_is_checked() -> None:
     buffer.add(**rows())
     with pytest.raises(ValueError, match="1 values for 2 slots"):
         buffer.feedback([0, 1], [1.0])
-    with pytest.raises(ValueError, match="slots must lie from 0 to 1"):
-        buffer.feedback([0, 2], [1.0, 1.0])
+    with pytest.raises(ValueError, match=f"slots must lie from 0 to {buffer.capacity - 1}"):
+        buffer.feedback([0, buffer.capacity], [1.0, 1.0])
     with pytest.raises(ValueError, match="NaN or infinity"):
         buffer.feedback([0, 1], [1.0, np.nan])
     for slots in ([0.5, 1.0], [True, False], ["0", "1"]):
         with pytest.raises(TypeError, match=r"slots has dtype .*; expected integers"):
             buffer.feedback(slots, [1.0, 1.0])
     buffer.feedback([], [])
+    buffer.clear()
+    buffer.feedback([0, 1], [1.0, 1.0])  # free by now
+    assert len(buffer) == 0
     assert buffer.sample(3).weights.tolist() == [1.0] * 3
 
 

@@ -78,9 +78,8 @@ class RandomAdmit(_Memoryless):
     def offer(self, observations: Floats, rewards: Floats, free: Slots) -> Decisions:
         """Store each row with probability `rate`; the very first always, so there is a batch."""
         wanted = self._generator.random(len(rewards)) < self.rate
-        if not self._anything_offered and len(wanted):
-            wanted[0] = True
-            self._anything_offered = True
+        if not self._anything_offered:
+            wanted[:1] = True
         rows = wanted.nonzero()[0]
         if len(rows) > len(free):
             # What follows the first without a slot is offered, and drawn for, again.
@@ -90,6 +89,7 @@ class RandomAdmit(_Memoryless):
         slots = np.empty(len(wanted), dtype=np.int64)
         slots.fill(-1)
         slots[rows[: len(free)]] = free[: len(rows)]
+        self._anything_offered = True  # last, for an interrupt
         return Decisions(wanted.astype(np.int8), slots)  # DROP and STORE are 0 and 1
 
     def state_dict(self) -> dict[str, Any]:

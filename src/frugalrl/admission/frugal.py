@@ -40,8 +40,8 @@ _CHOICES = {
 _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "dimension_threshold": ("0 < dimension_threshold <= 1", lambda it: 0.0 < it <= 1.0),
     "min_dimension_fraction": ("0 to 1", lambda it: 0.0 <= it <= 1.0),
-    "bandwidth": ("a number above 0", is_positive),
-    "half_width": ("a number above 0", is_positive),
+    "bandwidth": ("a number above 0 and below 1e300", lambda it: 0.0 < it < 1e300),
+    "half_width": ("a number above 0 and below 1e300", lambda it: 0.0 < it < 1e300),
     "density_threshold": ("0 (only empty cells admit) or more", lambda it: 0.0 <= it < math.inf),
     "decay": ("a number above 0 (infinity: no decay)", lambda it: it > 0.0),
     "reward_scale": ('a number above 0 or "auto"', is_positive),
@@ -458,6 +458,9 @@ class FrugalFilter:
             if self._stage.is_complete:  # an interrupt has kept the last offer from ending it
                 self._end_warm_up()
             offer = self._last = Offer(given, free, self._stage.given_up)
+        most = len(offer.codes)
+        if most < len(rows[1]):
+            rows = rows[0][:most], rows[1][:most]
         status = self._stage.decide(offer, rows)
         if status == SLOT_TAKEN:
             raise self._taken()
@@ -534,10 +537,11 @@ class FrugalFilter:
         count = len(rewards)
         if len(self._stream_slots) < count:
             self._find_stream_slots(count)
-        rows = observations, rewards
-        codes = self._offer(rows, rows, self._stream_slots[:count]).codes
+        rows, slots = (observations, rewards), self._stream_slots
+        self._stream_slots = NO_SLOTS  # until it is known which are taken, for an interrupt
+        codes = self._offer(rows, rows, slots[:count]).codes
         is_stored: NDArray[np.bool_] = codes == STORE
-        self._stream_slots = self._stream_slots[np.count_nonzero(is_stored) :]
+        self._stream_slots = slots[np.count_nonzero(is_stored) :]
         if len(codes) == count:
             return is_stored
         rest = self._admit(observations[len(codes) :], rewards[len(codes) :])
@@ -650,13 +654,15 @@ class FrugalFilter:
     def from_state_dict(cls, state: dict[str, Any]) -> FrugalFilter:
         """Make the filter that `state_dict` described; it goes on with identical decisions."""
         made = cls(**state["settings"])
+        check_choice("owner", state["owner"], ("nobody", "buffer", "stream"))
         made._owner = state["owner"]
         made.rejected_nonfinite = int(state["rejected_nonfinite"])
         made._bounds = np.array(state["bounds"]["low"]), np.array(state["bounds"]["high"])
         stage: WarmUp | Phi
         if "partition" in state:
             partition = checked_partition(state["partition"], made._dimensions)
-            stage = Phi(made.settings, partition, float(state["reward_scale"]))
+            scale = number_from("reward_scale", state["reward_scale"], "above 0", is_positive)
+            stage = Phi(made.settings, partition, scale)
             stage.load_state_dict(state["phi"])
             stage.given_up = np.array(state.get("given_up", ()), dtype=np.int64)
         else:

@@ -43,6 +43,9 @@ class Offer:
         count = len(rows[1])
         self.slots = np.ascontiguousarray(free, SLOT_TYPE)
         if len(given_up):
+            # One row at a time, so that it does not depend on how many are offered together which
+            # of them find these slots.
+            count = min(count, 1)
             self.slots = np.append(self.slots, given_up)
         self.given_up = given_up
         self.codes, self.places = np.empty(count, CODE_TYPE), np.empty(count, SLOT_TYPE)

@@ -274,5 +274,6 @@ class ReleasedFilter:
             cells["keys"].tolist(), cells["slots"].tolist(), rewards, strict=True
         ):
             cell = made._cells[key] = _Cell(slot)
-            cell.rewards, cell.count = np.array(held), len(held)
+            for reward in held.tolist():  # one by one, for the same room
+                cell.add(reward)
         return made

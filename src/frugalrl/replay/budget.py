@@ -35,14 +35,20 @@ class ByteBudget:
     def __init__(self, limit: int, intake: Intake) -> None:
         self._limit = limit
         self._intake = intake
-        self._storage = storage = intake.storage
+        self._storage = intake.storage
+        self.check(0)
+
+    def check(self, more: int) -> None:
+        """Raise a ValueError unless a handful of transitions fit beside so many more bytes."""
+        storage, intake = self._storage, self._intake
         fewest = min(_FEWEST, storage.capacity)
-        needed = limit - self._spare() + intake.sampler.nbytes_for(fewest)
+        held = storage.slots.nbytes + storage.states.nbytes + intake.sampler.nbytes
+        needed = self._limit - self._spare() - held + intake.sampler.nbytes_for(fewest) + more
         needed += fewest * (storage.slot_bytes + 2 * storage.state_bytes)
-        if needed > limit:
+        if needed > self._limit:
             raise ValueError(
-                f"capacity_bytes={limit} has no room for {fewest} transitions beside the filter's "
-                f"{intake.admission.nbytes} bytes; use at least {needed}"
+                f"capacity_bytes={self._limit} has no room for {fewest} transitions beside the "
+                f"filter's {intake.admission.nbytes} bytes; use at least {needed}"
             )
 
     def _spare(self) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -214,9 +216,13 @@ class ReplayBuffer:
                 given = (*given, *in_order(layout, extra))
             if getattr(observations, "shape", None) != stage.shape:
                 given = in_rows(layout, given)
-                if len(given[0]) != stage.rows:
-                    self._storage.expect_environments(len(given[0]))
-                    stage = self._stage = self._intake.stage = Stage(layout, len(given[0]))
+                if (rows := len(given[0])) != stage.rows:
+                    made = Stage(layout, rows)
+                    if self._intake.budget is not None:
+                        more = 8 * max(0, rows - len(self._storage.last))
+                        self._intake.budget.check(made.nbytes - stage.nbytes + more)
+                    self._storage.expect_environments(rows)
+                    stage = self._stage = self._intake.stage = made
             return self._add_rows(stage, given)
 
     def extend(
@@ -360,10 +366,10 @@ class ReplayBuffer:
         if not np.isfinite(errors).all():
             raise ValueError("td_errors holds NaN or infinity; the agent has diverged")
         with self._turn:
-            limit = self._storage.limit
-            if not ((where >= 0) & (where < limit)).all():
-                raise ValueError(f"slots must lie from 0 to {limit - 1}")
-            self.sampler.feedback(where, errors)
+            if not ((where >= 0) & (where < self._storage.capacity)).all():
+                raise ValueError(f"slots must lie from 0 to {self._storage.capacity - 1}")
+            is_there = where < self._storage.limit  # not after `clear`
+            self.sampler.feedback(where[is_there], errors[is_there])
 
     # --- copies and files ----------------------------------------------------------------------
 
@@ -491,6 +497,7 @@ class _Turn:
     def __init__(self, intake: Intake) -> None:
         self._lock = threading.RLock()
         self._intake = intake
+        self._user: Any = None  # the call whose turn it is
 
     def __enter__(self) -> None:
         if not self._lock.acquire(False):
@@ -498,14 +505,26 @@ class _Turn:
                 "this buffer is in use by another thread; use it from one thread at a time, for "
                 "instance under a threading.Lock"
             )
+        user = sys._getframe(1)
+        frame: FrameType | None = user
+        while self._user is not None and frame is not None:
+            if frame is self._user:
+                self._lock.release()
+                raise RuntimeError(
+                    "this buffer is in the middle of a call, which a signal handler or a filter "
+                    "has come in between; use it when that call has returned"
+                )
+            frame = frame.f_back
+        self._user = user
         if self._intake.is_interrupted:
             try:
                 self._intake.carry_out()
             except BaseException:
-                self._lock.release()
+                self.__exit__()
                 raise
 
     def __exit__(self, *error: object) -> None:
+        self._user = None
         self._lock.release()
 
 
@@ -528,7 +547,7 @@ def _slots_from(value: Any) -> NDArray[np.int64]:
     # An empty list has no type of its own and counts as float.
     if slots.size and slots.dtype.kind not in "iu":
         raise TypeError(f"slots has dtype {slots.dtype}; expected integers")
-    return np.ascontiguousarray(slots, dtype=np.int64)
+    return np.array(slots, dtype=np.int64, order="C", ndmin=1)
 
 
 def _part_from(argument: str, saved: dict[str, Any], made_by: Any, known: Any) -> Any:

@@ -70,6 +70,8 @@ class _Column:
             return True
         if self.limits is None or array.dtype.kind not in "iub":
             raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self._expected}")
+        if array.dtype.kind == "b":  # which NumPy does not compare with the greatest uint64
+            array = array.view(np.uint8)
         if (array < self.limits[0]).any() or (array > self.limits[1]).any():
             found = f"values from {array.min()} to {array.max()}"
             raise ValueError(f"{self.name} holds {found}; expected {self._expected}")
@@ -119,12 +121,9 @@ class StagedRows:
 
     def ask(self, count: int, free: NDArray[np.int64]) -> None:
         """Begin to have the next rows decided about."""
-        self.first = first = len(self.decided.codes)
-        observations, rewards = self.observations, self.rewards
-        if count < len(rewards):
-            asked = slice(first, first + count)
-            observations, rewards = observations[asked], rewards[asked]
-        self.asked = observations, rewards, free
+        self.first = len(self.decided.codes)
+        asked = slice(self.first, self.first + count)
+        self.asked = self.observations[asked], self.rewards[asked], free
 
     def decide(self, decisions: Decisions) -> None:
         """Copy decisions about the first of those rows, in the types that compiled code takes."""
@@ -222,7 +221,8 @@ class Stage:
         """Bytes held."""
         return self._all[0].nbytes
 
-    @np.errstate(over="ignore", invalid="ignore")  # what is too large becomes infinite
+    # What is too large becomes infinite, and what is too small zero.
+    @np.errstate(over="ignore", under="ignore", invalid="ignore")
     def take(self, given: Iterable[Any]) -> StagedRows:
         """Check rows, copy them, and leave out those that are not finite.
 
@@ -248,8 +248,8 @@ class Stage:
             is_finite = np.logical_and.reduce(by_row)
             if not is_finite.all():
                 columns, states, rewards = columns[is_finite], states[is_finite], rewards[is_finite]
-        observations = np.ascontiguousarray(states, dtype=np.float32)
-        return StagedRows(columns, observations, np.ascontiguousarray(rewards), is_finite)
+        # Copies: a filter may keep what it is shown, and the stage is written anew each time.
+        return StagedRows(columns, np.array(states, np.float32), np.array(rewards), is_finite)
 
 
 class Intake:

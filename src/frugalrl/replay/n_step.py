@@ -78,6 +78,7 @@ class NStepReturns:
         never a reset's.
         """
         observations, actions = np.asarray(observations), np.asarray(actions)
+        next_observations = np.asarray(next_observations)
         terminated, truncated = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
         if not self._arrays:
             lead = (self.environments, self.n)
@@ -88,7 +89,13 @@ class NStepReturns:
                 "arrived": np.zeros_like(observations),
             }
         arrays = self._arrays
-        differs = (observations != arrays["arrived"]).reshape(self.environments, -1).any(axis=1)
+        given = {"observations": observations, "actions": actions, "arrived": next_observations}
+        for name, values in given.items():
+            # Types may change on the way: a first action of zeros may have been of integers.
+            kind = np.result_type(arrays[name], values)
+            arrays[name] = arrays[name].astype(kind, copy=False)
+        arrived = arrays["arrived"].astype(observations.dtype, copy=False)
+        differs = (observations != arrived).reshape(self.environments, -1).any(axis=1)
         cut = self._cut(differs & (self._held > 0))
         everyone, place = np.arange(self.environments), self._seen % self.n
         arrays["observations"][everyone, place] = observations

@@ -183,7 +183,7 @@ def _smallest_integer(low: NDArray[Any], high: NDArray[Any]) -> np.dtype[Any]:
 # What each space is made from; `dtype` is saved by its name.
 _SAVED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "Box": (spaces.Box, ("low", "high", "dtype")),
-    "Discrete": (spaces.Discrete, ("n", "start")),
+    "Discrete": (spaces.Discrete, ("n", "start", "dtype")),
     "MultiDiscrete": (spaces.MultiDiscrete, ("nvec", "start", "dtype")),
     "MultiBinary": (spaces.MultiBinary, ("n",)),
 }
@@ -194,8 +194,9 @@ def describe_space(space: Any) -> dict[str, Any]:
     for kind, (made_by, names) in _SAVED.items():
         if isinstance(space, made_by):
             values = {name: np.array(getattr(space, name)) for name in names if name != "dtype"}
-            described = {n: v if v.ndim else v.item() for n, v in values.items()}
-            if "dtype" in names:
+            described = {n: v if v.ndim or kind == "Box" else v.item() for n, v in values.items()}
+            # A Discrete space is of int64, unless it says otherwise, as older ones cannot.
+            if "dtype" in names and (kind != "Discrete" or space.dtype != np.int64):
                 described["dtype"] = np.dtype(space.dtype).name
             return {"kind": kind, **described}
     raise TypeError(f"{space!r} is not a space that can be saved")
@@ -206,7 +207,7 @@ def restore_space(description: dict[str, Any]) -> Any:
     if description["kind"] not in _SAVED:
         raise ValueError(f"unknown space {description['kind']!r}")
     made_by, names = _SAVED[description["kind"]]
-    settings = {name: description[name] for name in names}
+    settings = {name: description[name] for name in names if name in description}
     if "dtype" in settings:
         settings["dtype"] = np.dtype(settings["dtype"]).type
     return made_by(**settings)
@@ -217,8 +218,6 @@ def check_space(name: str, wanted: Any, found: Any) -> None:
     if wanted is None:
         return
     saved = describe_space(found)
-    is_same = isinstance(wanted, type(found)) and all(
-        np.array_equal(value, saved[key]) for key, value in describe_space(wanted).items()
-    )
-    if not is_same:
+    given = describe_space(wanted) if isinstance(wanted, type(found)) else {}
+    if given.keys() != saved.keys() or not all(np.array_equal(given[k], saved[k]) for k in saved):
         raise ValueError(f"it was saved with {name}={found!r}, which is not {wanted!r}")

@@ -267,6 +267,8 @@ class Storage:
         Raises:
             RuntimeError: there is no such slot.
         """
+        if not len(self):  # all are free, as after an interrupt
+            return
         if len(slots) and not (slots.min() >= 0 and slots.max() < self.limit):
             raise RuntimeError(
                 f"the filter gives up slots from {slots.min()} to {slots.max()}, but there are "
@@ -432,7 +434,7 @@ def _array(
         raise ValueError(f"{name} is not an array of {np.dtype(dtype)} with shape {shape}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{name} holds NaN or infinity")
-    return np.ascontiguousarray(array).reshape(array.shape)
+    return np.asarray(array, order="C")
 
 
 @compiled

@@ -54,6 +54,7 @@ class Progress:
                 console=console,
                 auto_refresh=False,
                 transient=True,
+                redirect_stdout=sys.stdout.isatty(),
             )
             self._bar.start()
             self._task = self._bar.add_task(self._title, text="starting")

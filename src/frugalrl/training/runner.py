@@ -164,6 +164,8 @@ def resume(
             raise ConfigError(
                 f"steps={steps} must be above the {taken} that the run has taken already"
             )
+        if found is not None and steps is not None:  # whatever ended it, it is to go on
+            found.state["session"]["stop_reason"] = None
         changes: dict[str, Any] = {"out": directory.path, "steps": steps or config.steps}
         if config.buffer_bytes is not None:  # which stands for a size, and a resolved one has both
             changes["buffer_size"] = None
@@ -173,8 +175,9 @@ def resume(
         if directory.final.is_file():
             if found is not None:
                 found = found._replace(path=directory.checkpoints.save(taken, found.state))
-            # Only now: a crash in between leaves a finished run, or one with a checkpoint.
-            directory.final.unlink()
+        # Only now: a crash in between leaves a finished run, or one with a checkpoint.
+        for path in (directory.final, directory.policy, directory.buffer, directory.state):
+            path.unlink(missing_ok=True)
         if steps is not None:
             write_json(directory.config, {**content, "config": config.to_dict()})
         seeds = Seeds.draw(config.seed, config.envs)

@@ -200,7 +200,8 @@ class Session:
 
     def _train(self) -> TrainResult:
         loop = self._loop
-        self._duties()
+        if not loop.in_round:  # a resumed run may be in the middle of one
+            self._duties()
         while not (loop.finished or self._guard.triggered or self._view.stop_reason):
             loop.advance(self._next_duty(), self._pause)
             if self._progress.due:
@@ -229,6 +230,8 @@ class Session:
     def _next_duty(self) -> int:
         config, now = self.config, self._loop.env_steps
         assert config.steps is not None
+        if self._loop.in_round:  # to its end: what fell due within it is done there
+            return now
         every = (config.eval_every, config.checkpoint_every)
         row = self._logged_at + config.log_every - self._loop.round_steps + 1
         return min([config.steps, max(row, now + 1)] + [(now // e + 1) * e for e in every if e])
@@ -330,6 +333,7 @@ class Session:
                 "evaluations": [list(pair) for pair in self._view.evaluations],
                 "logged_at": self._logged_at,
                 "evaluated_at": self._evaluated_at,
+                "stop_reason": self._view.stop_reason,
             },
             "config": self.config.to_dict(),
             "files": sizes,
@@ -350,6 +354,7 @@ class Session:
         self._peak_before = times["peak_memory_bytes"]
         self._view.evaluations = [(step, mean) for step, mean in session["evaluations"]]
         self._logged_at, self._evaluated_at = session["logged_at"], session["evaluated_at"]
+        self._view.stop_reason = session.get("stop_reason")
         self._saved_at = loop.env_steps
 
     def _finish(self, final: Episodes | None) -> TrainResult:

@@ -9,8 +9,9 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, cast
 
@@ -129,7 +130,8 @@ class AsyncGroup:
                 self.processes.append(process)
                 self._pipes.append(pipe)
                 self._stacks.append(stack)
-                process.start()
+                with _signals_held():
+                    process.start()
                 its_pipe.close()
                 its_stack.close()
             for pipe in self._pipes:
@@ -215,12 +217,27 @@ class AsyncGroup:
         )
 
 
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let what is started here hear of no SIGINT or SIGTERM: the main process decides for it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets them through again when it is started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(parent: int, pipe: Connection, stack: Connection, make: Any) -> None:
     """Do as the main process says, from the first call on with a group of environments."""
     # A worker that hangs hears nothing of its parent's end.
     die_with(parent, signal.SIGKILL)
     # Ctrl-C reaches the whole group; the main process decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, file=stack.fileno(), all_threads=False)
     pipe.send("ready")
