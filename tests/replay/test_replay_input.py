@@ -238,10 +238,16 @@ def test_feedback_is_checked() -> None:
         with pytest.raises(TypeError, match=r"slots has dtype .*; expected integers"):
             buffer.feedback(slots, [1.0, 1.0])
     buffer.feedback([], [])
-    buffer.clear()
-    buffer.feedback([0, 1], [1.0, 1.0])  # free by now
-    assert len(buffer) == 0
     assert buffer.sample(3).weights.tolist() == [1.0] * 3
+
+
+def test_feedback_about_what_was_cleared_is_passed_over() -> None:
+    buffer = make(sampler="prioritized")
+    buffer.add(**rows())
+    buffer.clear()
+    buffer.feedback([0, 1], [1.0, 1.0])
+    buffer.add(**rows())
+    assert sorted(set(buffer.sample(64).slots.tolist())) == [0, 1]
 
 
 @pytest.mark.parametrize("slot", [-1, 2, 7, 49, 50, 10**9])

@@ -172,12 +172,11 @@ def resume(
         factory, spaces, resolved = _checked(dataclasses.replace(config, **changes))
         config = resolved.config
         directory.checkpoints.folder.mkdir(exist_ok=True)
-        if directory.final.is_file():
-            if found is not None:
-                found = found._replace(path=directory.checkpoints.save(taken, found.state))
+        if directory.final.is_file() and found is not None:
+            found = found._replace(path=directory.checkpoints.save(taken, found.state))
         # Only now: a crash in between leaves a finished run, or one with a checkpoint.
-        for path in (directory.final, directory.policy, directory.buffer, directory.state):
-            path.unlink(missing_ok=True)
+        for file in (directory.final, directory.policy, directory.buffer, directory.state):
+            file.unlink(missing_ok=True)
         if steps is not None:
             write_json(directory.config, {**content, "config": config.to_dict()})
         seeds = Seeds.draw(config.seed, config.envs)
