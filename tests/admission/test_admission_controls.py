@@ -66,6 +66,8 @@ def test_random_admit_takes_numpy_numbers() -> None:
         lambda: frugalrl.FrugalFilter(warmup_steps=50),
         lambda: frugalrl.FrugalFilter.paper(warmup_steps=50),
         lambda: frugalrl.FrugalFilter(warmup_steps=200, warmup="filter"),
+        # Longer than the buffer holds, so that the end of the warm-up finds it full.
+        lambda: frugalrl.FrugalFilter(warmup_steps=156, warmup="filter", bins=1),
         lambda: frugalrl.FrugalFilter(
             warmup_steps=100, warmup="filter", on_equivalent="discard", outside="extend"
         ),

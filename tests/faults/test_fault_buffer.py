@@ -318,6 +318,63 @@ def test_signals_that_come_at_any_time_leave_a_buffer_whole() -> None:
         sys.settrace(tracer)
 
 
+class GivesAllUp(AdmitAll):
+    """Gives every slot up again with the very decisions that fill them."""
+
+    def offer(self, observations: Any, rewards: Any, free: Any) -> Any:
+        made = super().offer(observations, rewards, free)
+        return made._replace(released=made.slots.copy())
+
+
+def test_an_interrupt_after_all_was_given_up_is_no_end() -> None:
+    for at in range(1, 1200, 7):
+        buffer = make("all", admission=GivesAllUp(), sampler="prioritized")
+        try:
+            with Interrupt(at, KeyboardInterrupt):
+                buffer.add(*Stream().rows())
+        except KeyboardInterrupt:
+            assert (len(buffer), buffer.stats.dropped) in ((0, 0), (0, 2))
+        buffer.add(*Stream().rows())
+        assert len(buffer) == 0
+
+
+def test_an_interrupted_stream_goes_on() -> None:
+    for at in range(1, 900, 7):
+        f, stream = FILTERS["replace"](), np.random.default_rng(0)
+        f.admit(stream.random((30, 3)), stream.random(30))
+        rows = stream.random((4, 3)), stream.random(4)
+        try:
+            with Interrupt(at, KeyboardInterrupt):
+                f.admit(*rows)
+        except KeyboardInterrupt:
+            f.admit(*rows)
+        assert len(f.admit(stream.random((50, 3)), stream.random(50))) == 50
+
+
+class Nosy(AdmitAll):
+    """Looks at the buffer that asks it, as a signal's handler may in the middle of a call."""
+
+    buffer: Any = None
+
+    def offer(self, observations: Any, rewards: Any, free: Any) -> Any:
+        if self.buffer is not None:
+            len(self.buffer)
+        return super().offer(observations, rewards, free)
+
+
+def test_a_call_that_comes_in_between_is_refused() -> None:
+    admission, stream = Nosy(), Stream()
+    buffer = make("all", admission=admission)
+    buffer.add(*stream.rows())
+    admission.buffer = buffer
+    with pytest.raises(RuntimeError, match="in the middle of a call"):
+        buffer.add(*stream.rows())
+    admission.buffer = None
+    assert len(buffer) == 4  # the rows count as added, and are now
+    buffer.add(*stream.rows())
+    assert buffer.stats.stored == 6
+
+
 # --- threads --------------------------------------------------------------------------------------
 
 

@@ -200,6 +200,18 @@ def test_the_warm_up_counts_and_what_the_error_asks_for_is_enough() -> None:
     assert len(buffer) > 0
 
 
+def test_more_environments_than_the_limit_allows_are_refused_and_nothing_is_lost() -> None:
+    buffer, stream = make(20_000, 3, "all"), Stream(1, 3)
+    for _ in range(50):
+        buffer.add(*stream.rows())
+    with pytest.raises(ValueError, match="use at least"):
+        buffer.add(*Stream(1000, 3).rows())
+    assert len(buffer) == 50
+    buffer.add(*stream.rows())
+    buffer.add(*Stream(5, 3).rows())
+    assert (len(buffer), buffer.stats.offered) == (56, 56)
+
+
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
 @pytest.mark.parametrize("kernel", ["epanechnikov", "gaussian"])
 @pytest.mark.parametrize("bins", [1, 3, 20])

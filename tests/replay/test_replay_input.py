@@ -250,6 +250,48 @@ def test_feedback_about_what_was_cleared_is_passed_over() -> None:
     assert sorted(set(buffer.sample(64).slots.tolist())) == [0, 1]
 
 
+def test_small_numbers_are_no_error_where_numpy_is_told_to_raise() -> None:
+    for dtype in ("float32", "float16"):
+        buffer = make(dtype=dtype)
+        with np.errstate(all="raise"):
+            buffer.add(**rows(observations=np.full((2, 2), 1e-46)))
+        assert buffer.transitions().observations.tolist() == [[0.0, 0.0]] * 2
+
+
+def test_booleans_fit_the_largest_integers() -> None:
+    buffer = make(extra_fields=[("mark", (), np.uint64)])
+    buffer.add(**rows(), mark=np.array([True, False]))
+    assert buffer.transitions().extra["mark"].tolist() == [1, 0]
+
+
+def test_what_is_gathered_is_the_callers_own() -> None:
+    buffer = make()
+    buffer.add(**rows())
+    slots = np.array([1, 0])
+    assert not np.shares_memory(buffer.gather(slots).slots, slots)
+
+
+class Keeps(AdmitAll):
+    """Admits a state that is none of those it has kept."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def offer(self, observations: Any, rewards: Any, free: Any) -> Decisions:
+        state = observations[0]
+        is_new = not any(np.array_equal(state, other) for other in self.kept)
+        self.kept.append(state)
+        slot = free[:1] if is_new else np.array([-1])
+        return Decisions(np.array([STORE if is_new else DROP]), slot)
+
+
+def test_filters_may_keep_what_they_are_shown() -> None:
+    buffer = make(admission=Keeps())
+    for state in (0.0, 1.0, 2.0, 1.0):
+        buffer.add(**rows(1, observations=np.full((1, 2), state)))
+    assert len(buffer) == 3
+
+
 @pytest.mark.parametrize("slot", [-1, 2, 7, 49, 50, 10**9])
 def test_slots_that_were_never_used_hold_nothing(slot: int) -> None:
     buffer = make()

@@ -63,6 +63,19 @@ def test_one_environments_transitions_come_oldest_first():
     np.testing.assert_allclose(emitted, n_step_transitions(walks[0], 3, 0.9), rtol=1e-6)
 
 
+@pytest.mark.parametrize("observed", [np.float32, np.float64])
+def test_types_that_change_on_the_way_lose_nothing(observed):
+    made, no = NStepReturns(2, 1.0, 1), np.zeros(1, bool)
+    kept = []
+    for step, action in enumerate([[[0]], [[0.75]], [[-0.5]]]):
+        state = np.full((1, 2), step / 3)
+        given = state.astype(np.float32 if step == 0 else observed)
+        kept.append(made.add(given, np.array(action), np.ones(1), state + 1 / 3, no, no))
+    assert [len(done.rewards) for done in kept] == [0, 1, 1]
+    assert [done.actions.tolist() for done in kept[1:]] == [[[0.0]], [[0.75]]]
+    assert [done.rewards.tolist() for done in kept[1:]] == [[2.0], [2.0]]
+
+
 def test_one_step_is_the_step_itself():
     walks = walk(20, 3, seed=1)
     made = NStepReturns(1, 0.99, 3)

@@ -124,6 +124,8 @@ def test_another_space_is_refused(
     "action_space",
     [
         spaces.Discrete(4, start=-1),
+        spaces.Discrete(4, dtype=np.int32),
+        spaces.Box(-1.0, 1.0, (), np.float32),
         spaces.MultiDiscrete([3, 200]),
         spaces.MultiBinary(3),
         spaces.Box(-5, 5, (2,), np.int64),
@@ -140,6 +142,27 @@ def test_every_action_space_is_restored(tmp_path: Path, action_space: Any) -> No
     loaded = ReplayBuffer.load(tmp_path / "b", action_space=action_space)
     assert np.array_equal(loaded.transitions().actions, actions)
     assert loaded.transitions().actions.dtype == action_space.dtype
+
+
+def test_a_single_number_is_restored(tmp_path: Path) -> None:
+    number = spaces.Box(0.0, 1.0, (), np.float64)
+    buffer = ReplayBuffer(10, observation_space=number, action_space=number)
+    buffer.add(0.5, 0.1, 1.0, 0.75, False, False)
+    buffer.save(tmp_path / "b")
+    loaded = ReplayBuffer.load(tmp_path / "b", number, number)
+    assert loaded.observation_space.shape == loaded.action_space.shape == ()
+    assert loaded.transitions().next_observations.tolist() == [0.75]
+
+
+@pytest.mark.parametrize("scale", [np.nan, 0.0, -1.0, np.inf, "auto"])
+def test_a_scale_that_cannot_be_is_refused(scale: Any) -> None:
+    buffer = make("fac")
+    feed(buffer, 0)
+    state = buffer.state_dict()
+    assert "partition" in state["admission"]["state"]
+    state["admission"]["state"]["reward_scale"] = scale
+    with pytest.raises(ValueError, match="reward_scale"):
+        ReplayBuffer.from_state_dict(state)
 
 
 class OwnFilter(RandomAdmit):
@@ -246,6 +269,7 @@ def spoil(state: dict[str, Any], path: str, value: Any) -> None:
         ("storage", None),
         ("admission/name", "nobody"),
         ("sampler/name", "nobody"),
+        ("admission", {"name": "fac", "state": {"settings": {}, "owner": "everybody"}}),
         ("sampler/state/priorities", lambda p: -p),
         ("sampler/state/priorities", lambda p: p[:-1]),
         ("generator/bit_generator", "MT19937"),

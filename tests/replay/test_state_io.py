@@ -74,6 +74,16 @@ def test_what_cannot_be_saved_is_named(tmp_path: Path, value: Any) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_arrays_cannot_have_one_name(tmp_path: Path) -> None:
+    array = np.zeros(2)
+    with pytest.raises(TypeError, match=r"inner/a/b.* in two ways"):
+        save_state(tmp_path / "a", {"inner": {"a/b": array, "a": {"b": array}}}, "thing", 1)
+    with pytest.raises(TypeError, match="inner"):
+        save_state(tmp_path / "a", {"inner": np.longdouble(1)}, "thing", 1)
+    save_state(tmp_path / "a", {"point": np.float64(3) * np.ones(())}, "thing", 1)
+    assert load_state(tmp_path / "a", "thing", 1)["point"] == 3.0
+
+
 def write(path: Path) -> bytes:
     state = {"numbers": np.arange(40, dtype=np.float32), "name": "a", "deep": {"flags": [True]}}
     save_state(path, state, "thing", 1)
