@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from frugalrl.replay.spaces import limits_of
 
-_PIXELS = 3
-"""Bytes of an image in one float32: whole numbers are exact there up to 24 bits."""
+_BITS = 24
+"""Up to so many bits whole numbers are exact in a float32."""
+_PIXELS = _BITS // 8
+"""Bytes of an image in one float32."""
 
 
 class _Part(NamedTuple):
@@ -35,8 +37,8 @@ class FlatObservations:
 
     Args:
         space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict of these.
-        exact: write every float64 as four numbers of 16 bits, which a float32 column holds without
-            loss. For filters that look at no observation.
+        exact: write numbers that a float32 cannot hold as two or three of 24 bits, which it can.
+            For filters that look at no observation.
         observation_key: of a Dict, the key or keys that a filter reads; None for all that are no
             images.
         half: rows will be stored as float16, which holds one byte of an image, not three.
@@ -71,9 +73,9 @@ class FlatObservations:
             if is_image(subspace):
                 kind, size = "image", -(-low.size // self._pixels)
                 low, high = np.zeros(size), np.full(size, 256.0**self._pixels - 1.0)
-            elif exact and (subspace.dtype == np.float64 or _is_wide(subspace.dtype, low, high)):
-                kind, size = "exact", low.size * subspace.dtype.itemsize // 2
-                low, high = np.zeros(size), np.full(size, 65535.0)
+            elif exact and _is_wide(subspace.dtype, low, high):
+                kind, size = "exact", low.size * len(_shifts(subspace.dtype))
+                low, high = np.zeros(size), np.full(size, 2.0**_BITS - 1.0)
             stop = start + low.size
             self._parts.append(_Part(key, kind, shape, np.dtype(subspace.dtype), start, stop))
             lows.append(low)
@@ -94,8 +96,9 @@ class FlatObservations:
     def _columns(self, values: NDArray[Any], part: _Part) -> NDArray[Any]:
         rows = values.reshape(len(values), -1)
         if part.kind == "exact":
-            words = np.ascontiguousarray(rows, dtype=part.dtype).view(np.uint16)
-            return words.astype(np.float32)
+            bits = np.ascontiguousarray(rows, dtype=part.dtype).view(f"u{part.dtype.itemsize}")
+            parts = [bits >> shift & 2**_BITS - 1 for shift in _shifts(part.dtype)]
+            return np.concatenate(parts, axis=1, dtype=np.float32, casting="unsafe")
         if part.kind == "image":
             pixels = np.zeros((len(rows), part.stop - part.start, self._pixels), np.uint8)
             pixels.reshape(len(rows), -1)[:, : rows.shape[1]] = rows
@@ -114,7 +117,11 @@ class FlatObservations:
 
     def _restore(self, columns: NDArray[Any], part: _Part) -> NDArray[Any]:
         if part.kind == "exact":
-            columns = columns.astype(np.uint16).view(part.dtype)
+            parts = np.hsplit(columns, len(_shifts(part.dtype)))
+            bits = np.zeros(parts[0].shape, f"u{part.dtype.itemsize}")
+            for shift, numbers in zip(_shifts(part.dtype), parts, strict=True):
+                bits |= numbers.astype(bits.dtype) << shift
+            columns = bits.view(part.dtype)
         elif part.kind == "image":
             numbers = columns.astype("<u4")
             pixels = numbers[:, :, None].view(np.uint8)[:, :, : self._pixels]
@@ -130,9 +137,16 @@ class FlatObservations:
         return values if part.dtype.kind == "f" else values.astype(part.dtype, copy=False)
 
 
-def _is_wide(dtype: Any, low: NDArray[Any], high: NDArray[Any]) -> bool:
-    """Tell whether integers of a space do not all fit a float32."""
-    return bool(dtype.kind in "iu" and max(-low.min(), high.max()) > 2**24)
+def _is_wide(dtype: np.dtype[Any], low: NDArray[Any], high: NDArray[Any]) -> bool:
+    """Tell whether a float32 does not hold all numbers of this type from the least to the most."""
+    if dtype.kind == "f":
+        return dtype.itemsize > 4
+    return bool(max(-low.min(), high.max()) > 2**_BITS)
+
+
+def _shifts(dtype: np.dtype[Any]) -> range:
+    """Give where in a number of this type each of its parts begins."""
+    return range(0, 8 * dtype.itemsize, _BITS)
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
