@@ -54,6 +54,10 @@ COLUMNS = (
     "task", "buffer", "seeds", "MB", "SB3's MB", "final reward", "second half",
     "less all transitions'", "less the ring's", "less random eviction's",
 )  # fmt: skip
+SHORT_COLUMNS = (
+    "task", "seeds", "MB: Stable-Baselines3", "all transitions", "a fifth", "of which",
+    "reward: all transitions", "a fifth", "difference",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -61,11 +65,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", nargs="*", type=Path, default=[Path("results/budget")])
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--fifths", action="store_true", help="a row per task: a fifth in float16")
     arguments = parser.parse_args()
     tasks = [task for directory in arguments.results for task in read_tasks(directory)]
-    print(f"| {' | '.join(COLUMNS)} |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for task, entries in tasks:
-        print(*table_rows(task, entries), sep="\n")
+    if arguments.fifths:
+        print(f"| {' | '.join(SHORT_COLUMNS)} |\n|---|--:|--:|--:|--:|---|--:|--:|--:|")
+        for task, entries in tasks:
+            print(*fifth_rows(task, entries), sep="\n", end="")
+    else:
+        print(f"| {' | '.join(COLUMNS)} |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+        for task, entries in tasks:
+            print(*table_rows(task, entries), sep="\n")
     if arguments.figure is not None:
         draw(tasks, arguments.figure)
 
@@ -106,13 +116,6 @@ def sb3_megabytes(entry: MethodSummary) -> float:
 def table_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
     """Write a task's rows of the table."""
     digits = 2 if max(abs(entry.late_reward.value) for entry in entries) < 50 else 0
-
-    def written(estimate: statistics.Estimate, sign: str = "") -> str:
-        text = f"{estimate.value:{sign},.{digits}f}"
-        if estimate.interval is not None:
-            text += " [{:,.{digits}f}, {:,.{digits}f}]".format(*estimate.interval, digits=digits)
-        return text
-
     for number, entry in enumerate(entries):
         size = "" if share(entry) == 1.0 else f", {share(entry):.0%}"
         differences = []
@@ -121,10 +124,7 @@ def table_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
             if other != "baseline":
                 found = [e for e in found if size and share(e) == share(entry)]
             if found and found[0] is not entry:
-                seeds = sorted(set(entry.late) & set(found[0].late))
-                paired = [entry.late[seed] - found[0].late[seed] for seed in seeds]
-                generator = generator_for(task, entry.method, other)
-                differences.append(written(statistics.estimate_mean(paired, generator), "+"))
+                differences.append(written(less(task, entry, found[0], other), digits, "+"))
             else:
                 differences.append("")
         columns = [
@@ -133,11 +133,40 @@ def table_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
             str(len(entry.seeds)),
             f"{entry.bytes / 1e6:.2f}",
             f"{sb3_megabytes(entry):.2f}",
-            written(entry.reward),
-            written(entry.late_reward),
+            written(entry.reward, digits),
+            written(entry.late_reward, digits),
             *differences,
         ]
         yield "|" + "".join(f" {column} |" if column else " |" for column in columns)
+
+
+def fifth_rows(task: str, entries: list[MethodSummary]) -> Iterator[str]:
+    """Write what a fifth of the transitions in float16 is worth; nothing where it was not run."""
+    full = next(entry for entry in entries if rule(entry) == "baseline")
+    digits = max(0, 2 - int(np.log10(abs(full.late_reward.value))))
+    for name, which in (("small", "the newest"), ("random-slot", "random ones")):
+        for entry in entries:
+            if rule(entry) == f"{name}@dtype=float16" and share(entry) == 0.2:
+                sizes = [sb3_megabytes(full), full.bytes / 1e6, entry.bytes / 1e6]
+                rewards = [f"{e.late_reward.value:,.{digits}f}" for e in (full, entry)]
+                difference = written(less(task, entry, full, "baseline"), digits, "+")
+                columns = [task, len(entry.seeds), *(f"{size:.2f}" for size in sizes)]
+                yield f"| {' | '.join(map(str, [*columns, which, *rewards, difference]))} |\n"
+
+
+def less(task: str, entry: MethodSummary, other: MethodSummary, name: str) -> statistics.Estimate:
+    """Estimate by how much a method is above another, seed by seed."""
+    seeds = sorted(set(entry.late) & set(other.late))
+    paired = [entry.late[seed] - other.late[seed] for seed in seeds]
+    return statistics.estimate_mean(paired, generator_for(task, entry.method, name))
+
+
+def written(estimate: statistics.Estimate, digits: int, sign: str = "") -> str:
+    """Write an estimate with its interval."""
+    text = f"{estimate.value:{sign},.{digits}f}"
+    if estimate.interval is not None:
+        text += " [{:,.{digits}f}, {:,.{digits}f}]".format(*estimate.interval, digits=digits)
+    return text
 
 
 def draw(tasks: list[tuple[str, list[MethodSummary]]], path: Path) -> None:
