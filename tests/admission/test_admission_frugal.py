@@ -258,55 +258,61 @@ def test_a_buffer_smaller_than_the_warmup() -> None:
     f.begin(None)
     states = np.array([[0.0], [0.9], [0.1], [0.8], [0.2], [0.7], [0.3]])
     rewards = np.array([0.0, 0.0, 5.0, 5.0, 0.1, 5.1, 9.0])
+    nowhere = np.empty(0, np.int64)
     f.offer(states[:3], rewards[:3], np.arange(3))
-    for row in range(3, 6):
-        made = f.offer(states[row : row + 1], rewards[row : row + 1], np.empty(0, np.int64))
+    for row in range(3, 5):
+        made = f.offer(states[row : row + 1], rewards[row : row + 1], nowhere)
         assert made.slots.tolist() == [-1]
         assert made.released is None
         f.forget(row - 3)
         for _ in range(2):  # the second time nothing happens
             f.place(states[row], rewards[row], row - 3)
-    # Rows 3, 4 and 5 are left; 5 is equivalent to 3, whose slot the filter has given up but still
-    # counts, since the owner does not know of that.
-    assert f.stored == 3
+    # Row 5, the last, takes the slot of row 3, to which it is equivalent: nothing has to go.
+    made = f.offer(states[5:6], rewards[5:6], nowhere)
+    assert (made.codes.tolist(), made.slots.tolist()) == ([REPLACE], [0])
+    assert made.released is None
+    assert f.is_fitted
     copied = FrugalFilter.from_state_dict(f.state_dict())
     for asked in (f, copied):
+        assert asked.slots_held().tolist() == [0, 1, 2]
         made = asked.offer(states[6:], rewards[6:], np.array([3]))
         assert (made.codes.tolist(), made.slots.tolist()) == ([STORE], [3])
-        assert made.released is not None
-        assert made.released.tolist() == [0]
-        assert asked.slots_held().tolist() == [1, 2, 3]
 
 
-def test_slots_given_up_are_used_before_anything_is_evicted() -> None:
-    f = FrugalFilter(warmup_steps=3, bounds=([0.0], [1.0]), warmup="filter")
-    f.begin(None)
-    states, rewards = np.full((6, 1), 0.5), np.array([0.0, 0.0, 0.0, 5.0, 9.0, 20.0])
-    f.offer(states[:2], rewards[:2], np.arange(2))
-    f.offer(states[2:3], rewards[2:3], np.empty(0, np.int64))
-    f.forget(0)
-    f.place(states[2], rewards[2], 0)
-    made = f.offer(states[3:], rewards[3:], np.empty(0, np.int64))
-    # One row, so that the others are decided about as if they had come one by one.
-    assert (made.codes.tolist(), made.slots.tolist()) == ([REPLACE], [1])
-    assert made.released is not None
-    assert len(made.released) == 0
-    made = f.offer(states[4:], rewards[4:], np.empty(0, np.int64))
-    assert (made.codes.tolist(), made.slots.tolist()) == ([STORE], [-1])
-    assert f.slots_held().tolist() == [0, 1]
+def test_the_last_row_of_a_warmup_takes_a_released_slot_or_is_placed() -> None:
+    settings: Any = {"warmup_steps": 3, "bounds": ([0.0], [1.0]), "warmup": "filter"}
+    states = np.full((3, 1), 0.5)
+    for rewards, code, slot, released, held in (
+        ([0.0, 0.0, 5.0], REPLACE, 0, None, [0, 1]),
+        ([0.0, 4.0, 8.0], STORE, -1, None, [0, 1]),
+        ([5.0, 0.0, 0.0], REPLACE, 1, None, [0, 1]),
+    ):
+        f = FrugalFilter(**settings)
+        f.begin(None)
+        f.offer(states[:2], np.array(rewards[:2]), np.arange(2))
+        made = f.offer(states[2:], np.array(rewards[2:]), np.empty(0, np.int64))
+        assert (made.codes.tolist(), made.slots.tolist()) == ([code], [slot])
+        assert made.released is released
+        if slot < 0:
+            f.forget(0)
+            f.place(states[2], rewards[2], 0)
+        assert f.slots_held().tolist() == held
 
 
-def test_a_row_that_was_given_up_at_once_is_not_placed_again() -> None:
+def test_the_last_row_of_a_warmup_is_dropped_if_it_does_not_pass() -> None:
     f = FrugalFilter(
-        warmup_steps=3, bounds=([0.0], [1.0]), warmup="filter", on_equivalent="discard"
+        warmup_steps=4, bounds=([0.0], [1.0]), warmup="filter", on_equivalent="discard"
     )
     f.begin(None)
-    f.offer(np.full((2, 1), 0.5), np.array([0.0, 5.0]), np.arange(2))
-    f.offer(np.full((1, 1), 0.5), np.array([5.0]), np.empty(0, np.int64))
-    f.forget(0)
-    for _ in range(2):  # an interrupt may have kept the owner from knowing of the first
-        f.place(np.array([0.5]), 5.0, 0)
-        assert (f.slots_held().tolist(), f.stored, f.cell_counts().tolist()) == ([0, 1], 2, [1])
+    states, rewards = np.full((4, 1), 0.5), np.array([0.0, 5.0, 5.0, 5.0])
+    f.offer(states[:3], rewards[:3], np.arange(3))
+    last = states[3:], rewards[3:], np.empty(0, np.int64)
+    for _ in range(2):  # an interrupt may have kept the owner from hearing the first answer
+        made = f.offer(*last)
+        assert (made.codes.tolist(), made.slots.tolist()) == ([DROP], [-1])
+        assert made.released is not None
+        assert made.released.tolist() == [2]
+        assert (f.slots_held().tolist(), f.cell_counts().tolist()) == ([0, 1], [2])
 
 
 def test_the_warmup_can_be_observed_only() -> None:

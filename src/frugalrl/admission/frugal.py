@@ -22,7 +22,7 @@ from frugalrl.admission.partition import (
     make_partition,
 )
 from frugalrl.admission.phi import DONE, NO_ROOM, NOT_FINITE, SLOT_TAKEN, Phi, longer
-from frugalrl.admission.protocol import DROP, STORE, Decisions, Floats, Slots
+from frugalrl.admission.protocol import DROP, REPLACE, STORE, Decisions, Floats, Slots
 from frugalrl.checks import check_choice, integer_from, is_positive, number_from, warn_caller
 from frugalrl.compiling import compiled
 
@@ -47,8 +47,6 @@ _NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "reward_scale": ('a number above 0 or "auto"', is_positive),
 }
 """The settings that are real numbers, what would work in words, and a test of it."""
-_AWAITED, _GONE = -1, -2
-"""Instead of a slot: its owner is to make one free; the row is not stored, or no longer."""
 _LEAST_SPREAD = 1e-12
 """Standard deviation, relative to the largest reward, below which rewards count as equal."""
 
@@ -157,7 +155,6 @@ class WarmUp:
         dimensions: of an observation; 0 while that is not known.
     """
 
-    given_up = NO_SLOTS
     cells = 0
     scale_was_found = True
 
@@ -166,18 +163,17 @@ class WarmUp:
         self._states, self._rewards = np.zeros((0, dimensions)), np.zeros(0)
         # By slot, counted from 1; 0 where it holds none.
         self._row_in = np.zeros(0, dtype=np.int64)
-        # How many rows there are, and whether the last of them awaits its slot.
-        self._state = np.zeros(2, dtype=np.int64)
+        self._count = np.zeros(1, dtype=np.int64)  # of rows
 
     @property
     def seen(self) -> int:
         """Transitions so far."""
-        return self._state.item(0)
+        return self._count.item()
 
     @property
     def is_complete(self) -> bool:
-        """Whether no transition is to come, and no slot."""
-        return self._state.item(0) == self._settings.warmup_steps and not self._state.item(1)
+        """Whether no transition is to come."""
+        return self.seen == self._settings.warmup_steps
 
     @property
     def nbytes(self) -> int:
@@ -193,7 +189,7 @@ class WarmUp:
         """Take rows, unless that has been done; gives what that comes to."""
         most, stores = self._settings.warmup_steps, self._settings.warmup != "observe"
         while True:
-            warm_up = self._states, self._rewards, self._row_in, self._state
+            warm_up = self._states, self._rewards, self._row_in, self._count
             status = _take_rows(warm_up, most, stores, rows, offer.answer)
             if status != NO_ROOM:
                 return status
@@ -210,20 +206,22 @@ class WarmUp:
             self._row_in = longer(self._row_in, max(slot + 1, 2 * len(self._row_in)))
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
-        """Give the last row, which this is, its slot, unless it has one."""
-        if self._state.item(1):
-            if slot >= len(self._row_in):
-                self._make_room(0, slot)
-            self._row_in[slot] = self.seen
-            self._state[1] = 0
+        """Give the last row, which this is, its slot."""
+        if slot >= len(self._row_in):
+            self._make_room(0, slot)
+        self._row_in[slot] = self.seen
 
     def forget(self, slot: int) -> None:
         """Note that a slot was evicted."""
         if slot < len(self._row_in):
             self._row_in[slot] = 0
 
-    def fit(self, bounds: Range) -> Phi:
-        """End the warm-up: find kappa and alpha, fill phi."""
+    def fit(self, bounds: Range, offer: Offer | None) -> Phi:
+        """End the warm-up: find kappa and alpha, fill phi.
+
+        With `warmup="filter"` the offer that ended it tells what has become of the rows: slots are
+        released, and its last row, should it have found no slot, may take one of these or go.
+        """
         settings, states, rewards = self._settings, self._states, self._rewards
         important = important_dimensions(
             states, settings.dimension_threshold, settings.min_dimension_fraction
@@ -233,27 +231,40 @@ class WarmUp:
         given = settings.reward_scale
         scale = _deviation(rewards) if given == "auto" else given
         slots = self._slots()
-        left = held = np.flatnonzero(slots >= 0)
+        left = np.flatnonzero(slots >= 0)
         if settings.warmup == "filter":
-            # Which of them are left when they pass through admission, in order.
-            rows = states[held], rewards[held]
-            trial = Offer(rows, np.arange(len(held)))
-            Phi(settings, partition, scale).decide(trial, rows)
-            row_in_place = dict(zip(trial.places.tolist(), held.tolist(), strict=True))
-            row_in_place.pop(-1, None)
-            left = np.array(sorted(row_in_place.values()), dtype=np.int64)
+            last = self.seen - 1
+            asked = np.union1d(left, last)  # and not yet stored, perhaps
+            left = self._passing(asked, Phi(settings, partition, scale))
+            released = slots[np.setdiff1d(asked, left)]
+            released = released[released >= 0]
+            if slots[last] < 0:
+                code = STORE if last in left else DROP
+                if code == STORE and len(released):
+                    code, slots[last], released = REPLACE, released[0], released[1:]
+                left = left[slots[left] >= 0]
+                if offer is not None:
+                    end = offer.progress.item(0) - 1
+                    offer.codes[end], offer.places[end] = code, slots[last]
+            if offer is not None and len(released):
+                offer.released = released
         fitted = Phi(settings, partition, scale)
         fitted.fill((states[left], rewards[left]), slots[left])
-        fitted.given_up = slots[np.setdiff1d(held, left)]
         return fitted
 
+    def _passing(self, asked: NDArray[np.int64], empty: Phi) -> NDArray[np.int64]:
+        """Give the rows that are left when these pass through admission, in order."""
+        rows = self._states[asked], self._rewards[asked]
+        trial = Offer(rows, np.arange(len(asked)))
+        empty.decide(trial, rows)
+        row_in_place = dict(zip(trial.places.tolist(), asked.tolist(), strict=True))
+        row_in_place.pop(-1, None)
+        return np.array(sorted(row_in_place.values()), dtype=np.int64)
+
     def _slots(self) -> NDArray[np.int64]:
-        """Give the slot of each row."""
-        seen, is_awaited = self._state.tolist()
-        slots, held = np.full(seen, _GONE), np.flatnonzero(self._row_in)
+        """Give the slot of each row, -1 where it is not stored, or not yet."""
+        slots, held = np.full(self.seen, -1), np.flatnonzero(self._row_in)
         slots[self._row_in[held] - 1] = held
-        if is_awaited:
-            slots[-1] = _AWAITED
         return slots
 
     def state_dict(self) -> dict[str, Any]:
@@ -281,20 +292,20 @@ class WarmUp:
         self._states, self._rewards = (part.astype(np.float64) for part in rows)
         self._make_room(0, int(slots.max(initial=-1)))
         self._row_in[slots[is_held]] = np.flatnonzero(is_held) + 1
-        self._state[:] = count, count > 0 and slots[-1] == _AWAITED
+        self._count[:] = count
 
 
 @compiled
 def _take_rows(warm_up: Any, most: Any, stores: Any, rows: Any, answer: Any) -> int:
     """Take as many rows into a warm-up as it and the free slots allow, all of them or none."""
-    states, rewards, row_in, state = warm_up
+    states, rewards, row_in, count = warm_up
     new_states, new_rewards = rows
     free, codes, slots, progress = answer
     if progress[1] < 0:
         return DONE
     if not are_finite(new_states, new_rewards):
         return NOT_FINITE
-    first = state[0]
+    first = count[0]
     decided = min(len(new_rewards), most - first)
     placed = 0
     if stores:
@@ -314,8 +325,7 @@ def _take_rows(warm_up: Any, most: Any, stores: Any, rows: Any, answer: Any) -> 
         codes[i], slots[i] = STORE if stores else DROP, -1
         if i < placed:
             row_in[free[i]], slots[i] = first + i + 1, free[i]
-    state[0] = first + decided
-    state[1] = stores and placed < decided
+    count[0] = first + decided
     progress[0], progress[1] = decided, -1
     return DONE
 
@@ -457,34 +467,24 @@ class FrugalFilter:
         if offer is None or not offer.is_same(given, free):
             if self._stage.is_complete:  # an interrupt has kept the last offer from ending it
                 self._end_warm_up()
-            offer = self._last = Offer(given, free, self._stage.given_up)
-        most = len(offer.codes)
-        if most < len(rows[1]):
-            rows = rows[0][:most], rows[1][:most]
+            offer = self._last = Offer(given, free)
         status = self._stage.decide(offer, rows)
         if status == SLOT_TAKEN:
             raise self._taken()
         if status == NOT_FINITE:
             raise ValueError("a buffer must not offer rows with NaN or infinity")
         if self._stage.is_complete:
-            self._end_warm_up(offer)
+            self._end_warm_up()
         return offer.decisions()
 
-    def _end_warm_up(self, offer: Offer | None = None) -> None:
-        """Go on with phi, the warm-up being complete; what it gives up is told in an offer."""
+    def _end_warm_up(self) -> None:
+        """Go on with phi, the warm-up being complete with the last offer."""
         assert isinstance(self._stage, WarmUp)
-        fitted = self._stage.fit(self._bounds)
-        if offer is not None and len(fitted.given_up):
-            offer.released, fitted.given_up = fitted.given_up, NO_SLOTS
-        self._stage = fitted
+        self._stage = self._stage.fit(self._bounds, self._last)
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
         self._stage.place(observation, reward, slot)
-        if self._stage.is_complete:
-            self._end_warm_up()
-        if not self._stage.scale_was_found:
-            self._warn_of_scale()
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
@@ -644,8 +644,6 @@ class FrugalFilter:
             state["reward_scale"] = stage.scale
             state["partition"] = {name: stage.partition[name].copy() for name in AXIS.names or ()}
             state["phi"] = stage.state_dict()
-            if len(stage.given_up):
-                state["given_up"] = stage.given_up
         elif stage.seen:
             state["warmup"] = stage.state_dict()
         return state
@@ -664,7 +662,6 @@ class FrugalFilter:
             scale = number_from("reward_scale", state["reward_scale"], "above 0", is_positive)
             stage = Phi(made.settings, partition, scale)
             stage.load_state_dict(state["phi"])
-            stage.given_up = np.array(state.get("given_up", ()), dtype=np.int64)
         else:
             stage = WarmUp(made.settings, made._dimensions)
             if "warmup" in state:

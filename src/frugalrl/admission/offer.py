@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frugalrl.admission.protocol import CODE_TYPE, REPLACE, SLOT_TYPE, STORE, Decisions
+from frugalrl.admission.protocol import CODE_TYPE, SLOT_TYPE, Decisions
 from frugalrl.compiling import compiled
 
 Rows = tuple[NDArray[np.floating], NDArray[np.floating]]
@@ -25,8 +25,6 @@ class Offer:
     Args:
         rows: as the owner gave them.
         free: slots, as the owner gave them.
-        given_up: slots that the filter has given up and the owner does not know of yet. When free
-            ones run out they are replaced, the others are released.
 
     Attributes:
         progress: rows decided, and free slots taken, or -1 when no more is to be decided.
@@ -36,18 +34,10 @@ class Offer:
 
     released: NDArray[np.int64] | None = None
 
-    def __init__(
-        self, rows: tuple[Any, Any], free: Any, given_up: NDArray[np.int64] = NO_SLOTS
-    ) -> None:
+    def __init__(self, rows: tuple[Any, Any], free: Any) -> None:
         self._given = *rows, free
         count = len(rows[1])
         self.slots = np.ascontiguousarray(free, SLOT_TYPE)
-        if len(given_up):
-            # One row at a time, so that it does not depend on how many are offered together which
-            # of them find these slots.
-            count = min(count, 1)
-            self.slots = np.append(self.slots, given_up)
-        self.given_up = given_up
         self.codes, self.places = np.empty(count, CODE_TYPE), np.empty(count, SLOT_TYPE)
         self.progress = NOTHING_YET.copy()
         self.answer = self.slots, self.codes, self.places, self.progress
@@ -63,11 +53,7 @@ class Offer:
         codes, slots = self.codes, self.places
         if decided < len(codes):
             codes, slots = codes[:decided], slots[:decided]
-        if not len(self.given_up):
-            return Decisions(codes, slots, self.released)
-        is_reused = (codes == STORE) & np.isin(slots, self.given_up)
-        codes = np.where(is_reused, np.int8(REPLACE), codes)
-        return Decisions(codes, slots, np.setdiff1d(self.given_up, slots[is_reused]))
+        return Decisions(codes, slots, self.released)
 
 
 @compiled

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.admission.density_kernels import RULE, bucket_mass, kernel_rule, mass
-from frugalrl.admission.offer import NO_SLOTS, Offer, Rows, are_finite
+from frugalrl.admission.offer import Offer, Rows, are_finite
 from frugalrl.admission.partition import cell_key, cell_keys
 from frugalrl.admission.protocol import DROP, REPLACE, STORE, Floats
 from frugalrl.compiling import compiled
@@ -650,13 +650,11 @@ def _place(arrays: Any, partition: Any, observation: Any, reward: Any, slot: Any
 
 
 @compiled
-def _forget(arrays: Any, slot: Any) -> bool:
-    """Forget the reward of a slot; False when the slot holds none."""
+def _forget(arrays: Any, slot: Any) -> None:
+    """Forget the reward of a slot, unless it holds none."""
     phi = Arrays(*arrays)
-    if slot < 0 or slot >= len(phi.slots) or phi.slots[slot]["cell"] == 0:
-        return False
-    remove(phi, slot)
-    return True
+    if 0 <= slot < len(phi.slots) and phi.slots[slot]["cell"] != 0:
+        remove(phi, slot)
 
 
 @compiled
@@ -719,8 +717,6 @@ class Phi:
         self.arrays = Arrays(
             np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
         )
-        self.given_up = NO_SLOTS
-        """Slots given up when the warm-up ended, until the owner is told."""
 
     @property
     def cells(self) -> int:
@@ -738,8 +734,8 @@ class Phi:
         return counts[counts > 0]
 
     def slots_held(self) -> NDArray[np.int64]:
-        """Slots in use, in ascending order; those given up count until the owner is told."""
-        return np.sort(np.append(np.flatnonzero(self.arrays.slots["cell"]), self.given_up))
+        """Slots in use, in ascending order."""
+        return np.flatnonzero(self.arrays.slots["cell"])
 
     def density(self, observation: NDArray[np.float64], reward: float) -> float:
         """Reward density estimate of a row; 0 in an empty cell."""
@@ -751,14 +747,10 @@ class Phi:
         while (status := _decide(tuple(self.arrays), *given)) == NO_ROOM:
             taken = offer.progress.item(1)
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
-        if status == DONE:
-            self.given_up = NO_SLOTS  # the offer's answer says what became of them
         return status
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Store one row, unless its slot is known already."""
-        if len(self.given_up) and slot in self.given_up:
-            return
         state = np.asarray(observation, dtype=np.float64)
         while not _place(tuple(self.arrays), self.partition, state, float(reward), slot):
             self._make_room(slot)
@@ -772,8 +764,7 @@ class Phi:
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
-        if not _forget(tuple(self.arrays), slot):
-            self.given_up = self.given_up[self.given_up != slot]
+        _forget(tuple(self.arrays), slot)
 
     def _make_room(self, slot: int) -> None:
         """Let the arrays grow where another reward, in this slot, might find them too short.

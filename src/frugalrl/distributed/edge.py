@@ -42,7 +42,6 @@ def take_snapshot(learned: FrugalFilter, version: int, refresh: float) -> Snapsh
     """Take what actors need from a filter whose warm-up is over."""
     state = learned.state_dict()
     phi = state.pop("phi")
-    state.pop("given_up", None)
     keys, counts, rewards = thin(phi["keys"], phi["rewards"])
     return Snapshot(version, state, keys, counts, rewards.astype(np.float32), refresh)
 
