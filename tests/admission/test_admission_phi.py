@@ -166,7 +166,7 @@ def test_stamps_that_run_out_are_given_anew() -> None:
     generator = np.random.Generator(np.random.PCG64(11))
     twins = Twins(density_threshold=0.05, decay=1e9)
     for step in range(1500):
-        state = twins.fast._stage.arrays.state
+        state = twins.fast._phase.arrays.state
         if step % 200 == 199:
             state["clock"] = 2**31 - 100
         twins.offer(int(generator.integers(2)), round(float(generator.normal() * 4), 1))
@@ -340,7 +340,7 @@ def list_members(arrays: Arrays, oldest: int, youngest: int) -> list[int]:
 
 def check_structure(f: FrugalFilter) -> None:
     """Check that lists and buckets are those of the slots."""
-    arrays = f._stage.arrays
+    arrays = f._phase.arrays
     held = 0
     blocks: list[int] = []
     for number in range(1, len(arrays.cells)):
@@ -387,7 +387,7 @@ def test_lists_and_buckets_are_those_of_the_slots(kernel: str, spread: float, gr
         check_structure(stream.filter)
         other = stream.reload()
         check_structure(other.filter)
-        arrays, others = stream.filter._stage.arrays, other.filter._stage.arrays
+        arrays, others = stream.filter._phase.arrays, other.filter._phase.arrays
         assert arrays.state["cells"][0] == others.state["cells"][0]
         assert blocks_in_use(arrays) == blocks_in_use(others)
         for pool, other_pool in zip(arrays, others, strict=True):

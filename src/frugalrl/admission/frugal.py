@@ -403,7 +403,7 @@ class FrugalFilter:
         self._bounds = self.settings.bounds_before_warmup(0, None)
         # An interrupt may come at any line, so what an offer changes is changed by one assignment,
         # or within compiled code.
-        self._stage: WarmUp | Phi = WarmUp(self.settings, 0)
+        self._phase: WarmUp | Phi = WarmUp(self.settings, 0)
         self._last: Offer | None = None  # which may be made again
         self._stream_slots = NO_SLOTS
 
@@ -425,7 +425,7 @@ class FrugalFilter:
 
     def begin(self, observation_space: Box | None) -> None:
         """Learn the observation space, whose finite bounds give the range of its dimensions."""
-        if isinstance(self._stage, Phi) or self._stage.seen:
+        if isinstance(self._phase, Phi) or self._phase.seen:
             raise self._taken()
         dimensions = 0 if observation_space is None else int(np.prod(observation_space.shape))
         self._serve("buffer", dimensions, observation_space)
@@ -441,7 +441,7 @@ class FrugalFilter:
             raise self._taken()
         bounds = self.settings.bounds_before_warmup(dimensions, space)
         # In this order: should an interrupt come, the next offer does it again.
-        self._stage = WarmUp(self.settings, dimensions)
+        self._phase = WarmUp(self.settings, dimensions)
         self._bounds = bounds
         self._owner = owner
 
@@ -457,7 +457,7 @@ class FrugalFilter:
         if self._owner != "buffer" or not dimensions:
             self._serve("buffer", rows[0].shape[1])
         decisions = self._offer((observations, rewards), rows, free)
-        if not self._stage.scale_was_found:
+        if not self._phase.scale_was_found:
             self._warn_of_scale()
         return decisions
 
@@ -465,34 +465,34 @@ class FrugalFilter:
         """Decide about rows, which were given in another type, perhaps."""
         offer = self._last
         if offer is None or not offer.is_same(given, free):
-            if self._stage.is_complete:  # an interrupt has kept the last offer from ending it
+            if self._phase.is_complete:  # an interrupt has kept the last offer from ending it
                 self._end_warm_up()
             offer = self._last = Offer(given, free)
-        status = self._stage.decide(offer, rows)
+        status = self._phase.decide(offer, rows)
         if status == SLOT_TAKEN:
             raise self._taken()
         if status == NOT_FINITE:
             raise ValueError("a buffer must not offer rows with NaN or infinity")
-        if self._stage.is_complete:
+        if self._phase.is_complete:
             self._end_warm_up()
         return offer.decisions()
 
     def _end_warm_up(self) -> None:
         """Go on with phi, the warm-up being complete with the last offer."""
-        assert isinstance(self._stage, WarmUp)
-        self._stage = self._stage.fit(self._bounds, self._last)
+        assert isinstance(self._phase, WarmUp)
+        self._phase = self._phase.fit(self._bounds, self._last)
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Complete a STORE that had no slot; nothing happens if the slot is known already."""
-        self._stage.place(observation, reward, slot)
+        self._phase.place(observation, reward, slot)
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
-        self._stage.forget(slot)
+        self._phase.forget(slot)
 
     def _warn_of_scale(self) -> None:
         """Warn once that there was no scale to find; last of all, as a warning may be an error."""
-        self._stage.scale_was_found = True
+        self._phase.scale_was_found = True
         warn_caller(
             'reward_scale="auto": all rewards of the warm-up are equal, so they are not scaled'
         )
@@ -523,7 +523,7 @@ class FrugalFilter:
             is_stored[is_finite] = self._admit(*(part[is_finite] for part in rows))
             refused = int(np.count_nonzero(~is_finite))
         self.rejected_nonfinite += refused
-        if not self._stage.scale_was_found:
+        if not self._phase.scale_was_found:
             self._warn_of_scale()
         if refused and self.rejected_nonfinite == refused:
             warn_caller(
@@ -564,15 +564,15 @@ class FrugalFilter:
     @property
     def is_fitted(self) -> bool:
         """Whether the warm-up is over and the partition known."""
-        return isinstance(self._stage, Phi)
+        return isinstance(self._phase, Phi)
 
     def _fitted(self) -> Phi:
-        if isinstance(self._stage, WarmUp):
+        if isinstance(self._phase, WarmUp):
             raise AttributeError(
-                f"not known before the warm-up ends: {self._stage.seen} of "
+                f"not known before the warm-up ends: {self._phase.seen} of "
                 f"{self.settings.warmup_steps} steps seen"
             )
-        return self._stage
+        return self._phase
 
     @property
     def important_dimensions_(self) -> NDArray[np.int64]:
@@ -594,7 +594,7 @@ class FrugalFilter:
     @property
     def cells(self) -> int:
         """Number of cells seen: those that hold a reward. 0 during the warm-up."""
-        return self._stage.cells
+        return self._phase.cells
 
     @property
     def stored(self) -> int:
@@ -604,15 +604,15 @@ class FrugalFilter:
     @property
     def nbytes(self) -> int:
         """Bytes of state; those that the warm-up is going to take are counted from the start."""
-        return self._stage.nbytes
+        return self._phase.nbytes
 
     def slots_held(self) -> NDArray[np.int64]:
         """Give the slots whose rewards are held, in ascending order."""
-        return self._stage.slots_held()
+        return self._phase.slots_held()
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell seen."""
-        return self._stage.cell_counts() if isinstance(self._stage, Phi) else NO_SLOTS
+        return self._phase.cell_counts() if isinstance(self._phase, Phi) else NO_SLOTS
 
     def cell_ids(self, observations: ArrayLike) -> NDArray[np.uint64]:
         """Give (n,) numbers, equal for states of (n, d) that lie in one cell."""
@@ -633,19 +633,19 @@ class FrugalFilter:
 
     def state_dict(self) -> dict[str, Any]:
         """Arrays and JSON values from which `from_state_dict` makes an identical filter."""
-        stage = self._stage
+        phase = self._phase
         state: dict[str, Any] = {
             "settings": asdict(self.settings),
             "owner": self._owner,
             "rejected_nonfinite": self.rejected_nonfinite,
             "bounds": {"low": self._bounds[0], "high": self._bounds[1]},
         }
-        if isinstance(stage, Phi):
-            state["reward_scale"] = stage.scale
-            state["partition"] = {name: stage.partition[name].copy() for name in AXIS.names or ()}
-            state["phi"] = stage.state_dict()
-        elif stage.seen:
-            state["warmup"] = stage.state_dict()
+        if isinstance(phase, Phi):
+            state["reward_scale"] = phase.scale
+            state["partition"] = {name: phase.partition[name].copy() for name in AXIS.names or ()}
+            state["phi"] = phase.state_dict()
+        elif phase.seen:
+            state["warmup"] = phase.state_dict()
         return state
 
     @classmethod
@@ -656,15 +656,15 @@ class FrugalFilter:
         made._owner = state["owner"]
         made.rejected_nonfinite = int(state["rejected_nonfinite"])
         made._bounds = np.array(state["bounds"]["low"]), np.array(state["bounds"]["high"])
-        stage: WarmUp | Phi
+        phase: WarmUp | Phi
         if "partition" in state:
             partition = checked_partition(state["partition"], made._dimensions)
             scale = number_from("reward_scale", state["reward_scale"], "above 0", is_positive)
-            stage = Phi(made.settings, partition, scale)
-            stage.load_state_dict(state["phi"])
+            phase = Phi(made.settings, partition, scale)
+            phase.load_state_dict(state["phi"])
         else:
-            stage = WarmUp(made.settings, made._dimensions)
+            phase = WarmUp(made.settings, made._dimensions)
             if "warmup" in state:
-                stage.load_state_dict(state["warmup"])
-        made._stage = stage
+                phase.load_state_dict(state["warmup"])
+        made._phase = phase
         return made

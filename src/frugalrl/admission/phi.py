@@ -186,34 +186,34 @@ def _remove_cell(phi: Any, cell: Any) -> None:
     phi.state[0]["cells"] -= 1
 
 
-# --- lists: `owner` is a cell or a bucket -------------------------------------------------------
+# --- lists: a node is a cell or a bucket, which has either a list or a block --------------------
 
 
 @compiled
-def _append(slots: Any, owner: Any, slot: Any) -> None:
+def _append(slots: Any, node: Any, slot: Any) -> None:
     """Put a slot at the young end of a list."""
-    youngest = np.int64(owner["youngest"])
+    youngest = np.int64(node["youngest"])
     slots[slot]["older"] = youngest
     slots[slot]["younger"] = -1
     if youngest >= 0:
         slots[youngest]["younger"] = slot
     else:
-        owner["oldest"] = slot
-    owner["youngest"] = slot
+        node["oldest"] = slot
+    node["youngest"] = slot
 
 
 @compiled
-def _unlink(slots: Any, owner: Any, slot: Any) -> None:
+def _unlink(slots: Any, node: Any, slot: Any) -> None:
     """Take a slot out of a list."""
     older, younger = np.int64(slots[slot]["older"]), np.int64(slots[slot]["younger"])
     if older >= 0:
         slots[older]["younger"] = younger
     else:
-        owner["oldest"] = younger
+        node["oldest"] = younger
     if younger >= 0:
         slots[younger]["older"] = older
     else:
-        owner["youngest"] = older
+        node["youngest"] = older
 
 
 # --- buckets ------------------------------------------------------------------------------------
@@ -286,11 +286,11 @@ def _divide(phi: Any, oldest: Any, low: Any, high: Any, width: Any) -> Any:
 
 
 @compiled
-def _collapse(phi: Any, owner: Any) -> None:
+def _collapse(phi: Any, node: Any) -> None:
     """Give a cell or a bucket a list again instead of its block, whose buckets are lists."""
     slots, buckets = phi.slots, phi.buckets
-    block = np.int64(owner["block"])
-    owner["block"], owner["youngest"] = 0, -1
+    block = np.int64(node["block"])
+    node["block"], node["youngest"] = 0, -1
     while True:
         bucket = buckets[_with_oldest(buckets, block)]
         if bucket["stamp"] == _NEVER:
@@ -298,7 +298,7 @@ def _collapse(phi: Any, owner: Any) -> None:
         slot = np.int64(bucket["oldest"])
         _unlink(slots, bucket, slot)
         _find_oldest(phi, bucket)
-        _append(slots, owner, slot)
+        _append(slots, node, slot)
     buckets[block]["block"] = buckets[0]["block"]
     buckets[0]["block"] = block
 
@@ -359,12 +359,12 @@ def _prepare(phi: Any, cell: Any, reward: Any) -> bool:
         return False
     if cell == 0:
         return bool(cells[0]["chain"] != 0 or state["cells_begun"] < len(cells))
-    owner = cells[cell]
-    if owner["block"] == 0 and owner["count"] >= SCANNED:
-        owner["block"] = _divide(phi, owner["oldest"], -np.inf, np.inf, state["width"])
-        if owner["block"] == 0:
+    node = cells[cell]
+    if node["block"] == 0 and node["count"] >= SCANNED:
+        node["block"] = _divide(phi, node["oldest"], -np.inf, np.inf, state["width"])
+        if node["block"] == 0:
             return False
-    block = np.int64(owner["block"])
+    block = np.int64(node["block"])
     while block != 0:
         bucket = buckets[_bucket_for(buckets, block, reward)]
         width = _width_below(phi, bucket)
@@ -391,14 +391,14 @@ def store(phi: Any, key: Any, cell: Any, slot: Any, reward: Any) -> bool:
         _prepare(phi, cell, reward)
     if cell == 0:
         cell = _new_cell(phi, key)
-    owner = phi.cells[cell]
+    node = phi.cells[cell]
     slots[slot]["reward"], slots[slot]["cell"] = reward, cell
     slots[slot]["stamp"] = state["clock"]
     state["clock"] += 1
-    owner["count"] += 1
-    block = np.int64(owner["block"])
+    node["count"] += 1
+    block = np.int64(node["block"])
     if block == 0:
-        _append(slots, owner, slot)
+        _append(slots, node, slot)
     while block != 0:
         bucket = buckets[_bucket_for(buckets, block, reward)]
         _count(bucket, reward, 1)
@@ -414,16 +414,16 @@ def remove(phi: Any, slot: Any) -> None:
     """Forget the reward of a slot, which holds one."""
     slots = phi.slots
     cell = np.int64(slots[slot]["cell"])
-    owner, reward = phi.cells[cell], slots[slot]["reward"]
+    node, reward = phi.cells[cell], slots[slot]["reward"]
     slots[slot]["cell"] = 0
-    owner["count"] -= 1
-    if owner["block"] == 0:
-        _unlink(slots, owner, slot)
+    node["count"] -= 1
+    if node["block"] == 0:
+        _unlink(slots, node, slot)
     else:
-        _remove_below(phi, np.int64(owner["block"]), slot, reward)
-        if owner["count"] <= SCANNED and _are_lists(phi.buckets, np.int64(owner["block"])):
-            _collapse(phi, owner)
-    if owner["count"] == 0:
+        _remove_below(phi, np.int64(node["block"]), slot, reward)
+        if node["count"] <= SCANNED and _are_lists(phi.buckets, np.int64(node["block"])):
+            _collapse(phi, node)
+    if node["count"] == 0:
         _remove_cell(phi, cell)
 
 
@@ -455,10 +455,10 @@ def cell_mass(phi: Any, cell: Any, reward: Any, tolerance: Any) -> tuple[Any, An
     A bucket whose mass is known to `tolerance` or better is not looked into. With a negative one
     all lists are read, and only whole numbers added: the sum is the same whatever their order.
     """
-    owner = phi.cells[cell]
+    node = phi.cells[cell]
     # So small that no sum of as many whole numbers of units has more than 62 bits.
-    unit = math.ldexp(1.0, math.frexp(float(owner["count"]))[1] - 62)
-    oldest, block = np.int64(owner["oldest"]), np.int64(owner["block"])
+    unit = math.ldexp(1.0, math.frexp(float(node["count"]))[1] - 62)
+    oldest, block = np.int64(node["oldest"]), np.int64(node["block"])
     total, doubt, units = _mass_below(
         phi.slots, phi.buckets, phi.state[0], oldest, block, reward, tolerance, unit
     )
@@ -521,8 +521,8 @@ def is_dense(phi: Any, cell: Any, reward: Any) -> bool:
 @compiled
 def oldest_within(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
     """Slot of the oldest of a cell's rewards at most `within` away, or -1."""
-    owner = phi.cells[cell]
-    oldest, block = np.int64(owner["oldest"]), np.int64(owner["block"])
+    node = phi.cells[cell]
+    oldest, block = np.int64(node["oldest"]), np.int64(node["block"])
     nothing = np.int64(-1), np.int64(_NEVER)
     return _older_below(phi.slots, phi.buckets, oldest, block, reward, within, nothing)[0]
 
@@ -584,8 +584,8 @@ def equivalent_slot(phi: Any, cell: Any, reward: Any, within: Any) -> Any:
 @compiled
 def _nearest_beside(phi: Any, cell: Any, reward: Any) -> Any:
     """Distance of the nearest in the list that a reward would join, infinite if that is empty."""
-    slots, buckets, owner = phi.slots, phi.buckets, phi.cells[cell]
-    slot, block = np.int64(owner["oldest"]), np.int64(owner["block"])
+    slots, buckets, node = phi.slots, phi.buckets, phi.cells[cell]
+    slot, block = np.int64(node["oldest"]), np.int64(node["block"])
     while block != 0:
         bucket = buckets[_bucket_for(buckets, block, reward)]
         slot, block = np.int64(bucket["oldest"]), np.int64(bucket["block"])
