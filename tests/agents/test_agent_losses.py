@@ -22,7 +22,7 @@ def prepare(case):
     """Return spec, state and inputs of one update, in float64, and the networks for NumPy."""
     agent = make(case)
     agent.update(make_batch(agent, updates=3, seed=5))
-    inputs = agent._fill(make_batch(agent, seed=1))
+    inputs = agent._inputs(make_batch(agent, seed=1))
     inputs = type(inputs)(*(np.asarray(array[0], float) for array in inputs))
     state = agent._learner.state
     state = type(state)(*(np.asarray(array, float) for array in state))
@@ -164,16 +164,16 @@ def test_a_batch_may_bring_its_own_discounts():
     agent = make("sac")
     batch = make_batch(agent)
     batch.extra = {}
-    np.testing.assert_array_equal(agent._fill(batch).discounts.max(), np.float32(0.99))
+    np.testing.assert_array_equal(agent._inputs(batch).discounts.max(), np.float32(0.99))
     batch.extra = {"discount": np.random.default_rng(0).random((1, 8), np.float32)}
     expected = np.where(batch.terminated, np.float32(0), batch.extra["discount"])
-    np.testing.assert_array_equal(agent._fill(batch).discounts, expected)
+    np.testing.assert_array_equal(agent._inputs(batch).discounts, expected)
 
 
 def test_only_terminal_transitions_have_no_future():
     agent = make("sac")
     batch = make_batch(agent)
-    inputs = agent._fill(batch)
+    inputs = agent._inputs(batch)
     assert batch.truncated.any()
     np.testing.assert_array_equal(
         inputs.discounts, np.where(batch.terminated, np.float32(0), np.float32(0.99))
@@ -188,7 +188,7 @@ def test_single_precision_costs_no_more_than_its_rounding(engine):
         batch, actor = make_batch(agent, seed=seed), np.array(agent._learner.state.actor, float)
         with jax.enable_x64(False):
             agent.update(batch)
-        inputs = make("sac", net_arch=(7,))._fill(batch)
+        inputs = make("sac", net_arch=(7,))._inputs(batch)
         inputs = type(inputs)(*(np.asarray(array[0], float) for array in inputs))
         critics_after = np.array(agent._learner.state.critics, float)
         exact = jax.grad(

@@ -106,7 +106,7 @@ def test_updates_are_stable_baselines3s(case, monkeypatch):
     feed(model, batches, monkeypatch)
     rows = agent.settings.batch_size
     for batch in batches:
-        inputs = agent._fill(batch)
+        inputs = agent._inputs(batch)
         noise = inputs.noise[0].copy()
         if agent.settings.use_sde:
             draws += [noise, noise[None]]  # SB3 draws the matrix, then one for every environment

@@ -95,7 +95,7 @@ def test_many_updates_at_once_are_the_same_as_one_by_one():
     for case in ("sac", "td3", "sac-large"):
         together, apart = make(case), make(case)
         batch = make_batch(together, updates=4)
-        inputs = together._fill(batch)
+        inputs = together._inputs(batch)
         together._learner.update(inputs, 1e-3)
         for k in range(4):
             apart._learner.update(type(inputs)(*(array[k : k + 1] for array in inputs)), 1e-3)

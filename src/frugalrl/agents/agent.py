@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from frugalrl.agents.policy import ActionScale, Policy
 from frugalrl.agents.settings import LOSSES, AgentSettings, check_engine
-from frugalrl.agents.state import Floats, Inputs, Spec, empty_inputs, initial_state
+from frugalrl.agents.state import Floats, Inputs, Spec, initial_state
 
 OU_THETA, OU_TIME_STEP = 0.15, 1e-2  # Ornstein-Uhlenbeck noise: Stable-Baselines3's defaults
 
@@ -101,7 +101,6 @@ class Agent:
         # own, good until the next update.
         engine = import_module(f"frugalrl.agents.{settings.engine}.learner")
         self._learner = engine.Learner(self.spec, state)
-        self._inputs: dict[tuple[int, int], Inputs] = {}
         scale = ActionScale(action_space.low, action_space.high)
         self._policy = Policy(state.actor, self.spec.actor.sizes, settings.use_sde, scale)
         kind, std = settings.action_noise, settings.action_noise_std
@@ -190,7 +189,7 @@ class Agent:
             Metrics and TD errors, fetched only when asked for.
         """
         values, errors = self._learner.update(
-            self._fill(batch), self.settings.learning_rate_at(progress)
+            self._inputs(batch), self.settings.learning_rate_at(progress)
         )
         self._follow()
         prioritized = self.settings.sampler == "prioritized"
@@ -202,31 +201,35 @@ class Agent:
         if parameters is not self._policy.parameters:
             self._policy.set_parameters(parameters)
 
-    def _fill(self, batch: Any) -> Inputs:
-        """Copy a batch and fresh noise into arrays that live as long as the agent."""
+    def _inputs(self, batch: Any) -> Inputs:
+        """Check a batch and join it with fresh noise."""
+        settings, spec, rng = self.settings, self.spec, self._learn_rng
         k, m = batch.rewards.shape
-        inputs = self._inputs.get((k, m))
-        if inputs is None:
-            size = self.settings.batch_size
-            if self.settings.sampler == "large_batch":
-                if m % size or m == 0:
-                    raise ValueError(f"batch of {m} rows is no multiple of {size}")
-            elif m != size:
-                raise ValueError(f"batch must have batch_size={size} rows, got {m}")
-            inputs = self._inputs[k, m] = empty_inputs(self.spec, k, m)
-        inputs.observations[...] = batch.observations.reshape(k, m, -1)
-        inputs.actions[...] = batch.actions.reshape(k, m, -1)
-        inputs.rewards[...] = batch.rewards
-        inputs.next_observations[...] = batch.next_observations.reshape(k, m, -1)
-        # Bootstrap through a time limit: only a terminal transition has no future.
-        discount = (getattr(batch, "extra", None) or {}).get("discount", self.settings.gamma)
-        np.multiply(np.logical_not(batch.terminated), discount, out=inputs.discounts)
-        if self.settings.sampler == "prioritized":
-            inputs.weights[...] = batch.weights
-        self._learn_rng.standard_normal(dtype=np.float32, out=inputs.noise)
-        if inputs.uniforms.size:
-            self._learn_rng.random(dtype=np.float32, out=inputs.uniforms)
-        return inputs
+        n = settings.batch_size
+        is_large = settings.sampler == "large_batch"
+        if is_large and (m % n or m == 0):
+            raise ValueError(f"batch of {m} rows is no multiple of {n}")
+        if not is_large and m != n:
+            raise ValueError(f"batch must have batch_size={n} rows, got {m}")
+
+        def floats(values: Any, *shape: int) -> Floats:
+            """Copy what K batches of m rows say, as compiled code wants it."""
+            return np.array(values, np.float32, order="C").reshape(k, m, *shape)
+
+        discount = (getattr(batch, "extra", None) or {}).get("discount", settings.gamma)
+        prioritized = settings.sampler == "prioritized"
+        noise_rows = spec.latent_size if settings.use_sde else m + n * spec.stochastic
+        return Inputs(
+            observations=floats(batch.observations, spec.observation_size),
+            actions=floats(batch.actions, spec.action_size),
+            rewards=floats(batch.rewards),
+            next_observations=floats(batch.next_observations, spec.observation_size),
+            # Bootstrap through a time limit: only a terminal transition has no future.
+            discounts=floats(np.where(batch.terminated, 0, discount)),
+            weights=floats(batch.weights) if prioritized else np.ones((k, m), np.float32),
+            noise=rng.standard_normal((k, noise_rows, spec.action_size), np.float32),
+            uniforms=rng.random((k, settings.critics, n * is_large), np.float32),
+        )
 
     # Saving
 

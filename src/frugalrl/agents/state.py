@@ -109,6 +109,9 @@ class Inputs(NamedTuple):
     """One update's data; with a leading axis of K, the data of K updates in a row.
 
     ``m`` is the number of rows drawn: the batch size, or a multiple of it for LaBER.
+
+    SAC needs noise for every row's next action and for every row the actor learns from; with gSDE
+    one exploration matrix serves both. TD3 needs the first only.
     """
 
     observations: Any  # (m, d)
@@ -117,21 +120,8 @@ class Inputs(NamedTuple):
     next_observations: Any  # (m, d)
     discounts: Any  # (m,) gamma or gamma^n, or 0 after a terminal transition
     weights: Any  # (m,) loss weights of prioritized replay, else ones
-    noise: Any  # (rows, a) standard normal draws; see empty_inputs
+    noise: Any  # (rows, a) standard normal draws
     uniforms: Any  # (critics, batch) draws in [0, 1) for LaBER's selections, else (critics, 0)
-
-
-def empty_inputs(spec: Spec, k: int, m: int) -> Inputs:
-    """Allocate the data of k updates from m rows each.
-
-    SAC needs noise for every row's next action and for every row the actor learns from; with gSDE
-    one exploration matrix serves both. TD3 needs the first only.
-    """
-    settings, d, a = spec.settings, spec.observation_size, spec.action_size
-    noise = spec.latent_size if settings.use_sde else m + settings.batch_size * spec.stochastic
-    uniforms = settings.batch_size if settings.sampler == "large_batch" else 0
-    shapes = ((m, d), (m, a), (m,), (m, d), (m,), (m,), (noise, a), (settings.critics, uniforms))
-    return Inputs(*(np.ones((k, *shape), np.float32) for shape in shapes))
 
 
 class SacState(NamedTuple):
