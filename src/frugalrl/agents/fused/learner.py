@@ -37,9 +37,16 @@ def make_workspace(spec: Spec, state: Any, m: int) -> Workspace:
         memory = aligned(count, len(mlp.sizes) - 2, m * widest)
         return Networks(np.array(mlp.sizes), rows, aligned(*rows.shape), memory, space)
 
+    def with_parameters(of: Networks, parameters: Floats) -> Networks:
+        return of._replace(parameters=parameters.reshape(of.parameters.shape))
+
+    actor = networks(spec.actor, 1, state.actor)
+    critics = networks(spec.critic, settings.critics, state.critics)
     return Workspace(
-        actor=networks(spec.actor, 1, state.actor),
-        critics=networks(spec.critic, settings.critics, state.critics),
+        actor=actor,
+        critics=critics,
+        target_actor=actor if spec.stochastic else with_parameters(actor, state.actor_target),
+        target_critics=with_parameters(critics, state.targets),
         inputs=aligned(m, spec.observation_size + a),
         outputs=aligned(m, outputs),
         actions=aligned(m, a),

@@ -90,6 +90,8 @@ class Workspace(NamedTuple):
 
     actor: Networks
     critics: Networks
+    target_actor: Networks  # TD3's; SAC has none, so its actor
+    target_critics: Networks
     inputs: Floats  # (m, d + a) observations and actions
     outputs: Floats  # (m, actor outputs)
     actions: Floats  # (m, a) next actions, then (n, a) of the policy now
@@ -115,13 +117,6 @@ class Workspace(NamedTuple):
     policy_delay: int
     target_noise: np.float32
     target_noise_clip: np.float32
-
-
-@compiled_fused
-def with_parameters(networks: Networks, flat: Floats) -> Networks:
-    """Return networks of the same shape with other parameters: their targets."""
-    sizes, old, gradients, memory, space = networks
-    return Networks(sizes, flat.reshape(old.shape), gradients, memory, space)
 
 
 @compiled_fused
@@ -331,15 +326,14 @@ def least(q: Floats, row: int, used: int) -> int:
 
 
 @compiled_fused
-def compute_targets(state: State, batch: Inputs, ent_coef: np.float32, work: Workspace) -> None:
+def compute_targets(batch: Inputs, ent_coef: np.float32, work: Workspace) -> None:
     """Fill work.targets with what the critics should say: reward plus discounted soft value.
 
     The next actions are in work.actions, their log-probabilities, which TD3 leaves at zero, in
     work.log_prob.
     """
     count = work.q.shape[0]
-    critics = with_parameters(work.critics, state.targets)
-    evaluate_critics(critics, count, batch.next_observations, work.actions, work)
+    evaluate_critics(work.target_critics, count, batch.next_observations, work.actions, work)
     for i in range(work.targets.shape[0]):
         value = work.q[least(work.q, i, count), i]
         soft = value - ent_coef * work.log_prob[i]

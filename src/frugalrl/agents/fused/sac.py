@@ -211,7 +211,7 @@ def update(
         if work.sde:
             draw_matrix(batch.noise, work)
         sample(batch.next_observations, batch.noise[: work.targets.shape[0]], work)
-        compute_targets(state, batch, ent_coef, work)
+        compute_targets(batch, ent_coef, work)
         losses[k, 0] = learn_critics(state, batch, work, rate, 0.5, errors[k])
         losses[k, 1], log_prob = learn_actor(state, batch, ent_coef, work, rate)
         losses[k, 2] = ent_coef

@@ -18,7 +18,6 @@ from frugalrl.agents.fused.networks import (
     one_update,
     polyak,
     value_gradient,
-    with_parameters,
 )
 from frugalrl.agents.state import Floats, Inputs, Td3State
 
@@ -36,11 +35,10 @@ def act(actor: Networks, observations: Floats, work: Workspace) -> Floats:
 
 
 @compiled_fused
-def act_next(state: Td3State, batch: Inputs, work: Workspace) -> None:
+def act_next(batch: Inputs, work: Workspace) -> None:
     """Write the target policy's next actions (m, a), with noise on top, into work.actions."""
     bound = work.target_noise_clip
-    actor = with_parameters(work.actor, state.actor_target)
-    actions = act(actor, batch.next_observations, work)
+    actions = act(work.target_actor, batch.next_observations, work)
     for i in range(actions.shape[0]):
         for j in range(actions.shape[1]):
             noise = min(max(work.target_noise * batch.noise[i, j], -bound), bound)
@@ -72,8 +70,8 @@ def update(
     for k in range(inputs.rewards.shape[0]):
         batch = one_update(inputs, k)
         state.updates[0] += 1
-        act_next(state, batch, work)
-        compute_targets(state, batch, ZERO, work)
+        act_next(batch, work)
+        compute_targets(batch, ZERO, work)
         losses[k, 0] = learn_critics(state, batch, work, rate, 1.0, errors[k])
         if state.updates[0] % work.policy_delay == 0:
             state.actor_loss[0] = learn_actor(state, batch, work, rate)
