@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import imageio.v3
+import numpy as np
 import pytest
 
 from frugalrl import cli
@@ -155,6 +157,21 @@ def test_a_run_is_prolonged_and_numbers_may_be_short(tmp_path, capsys):
     final = json.loads((run / "final.json").read_text())
     assert final["env_steps"] == 250
     assert cli.main(["eval", str(run), "--episodes", "1", "--stochastic"]) == 0
+
+
+def test_a_film_shows_the_episodes_that_were_measured_and_ends(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    assert cli.main(["train", "Pendulum-v1", *TINY, "--quiet", "--out", str(run)]) == 0
+    monkeypatch.setattr("frugalrl.training.evaluation.LONGEST", 9)
+    monkeypatch.setattr("frugalrl.training.environments.EnvironmentFactory.time_limit", None)
+    films = []
+    for episodes in ("1", "3"):
+        film = tmp_path / f"{episodes}.gif"
+        words = ["--stochastic", "--episodes", episodes, "--video", str(film)]
+        assert cli.main(["eval", str(run), *words]) == 0
+        films.append(np.array(imageio.v3.imread(film)))
+    assert 2 <= len(films[0]) <= 10  # its beginning and nine steps, less frames that are alike
+    np.testing.assert_array_equal(*films)
 
 
 def test_the_module_is_the_command():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,14 @@ def main(arguments: list[str]) -> int:
     if options.video is not None:
         check_video(options.video)
     seeds = range(options.seed, options.seed + options.episodes)
-    act: Any = policy
-    if options.stochastic:
-        policy.seed(options.seed)
-        act = lambda observation: policy.predict(observation, deterministic=False)[0]  # noqa: E731
-    longest = None if factory.time_limit else LONGEST
+
+    def act(observation: Any) -> Any:
+        return policy.predict(observation, deterministic=not options.stochastic)[0]
+
+    play = partial(run_episodes, act, longest=None if factory.time_limit else LONGEST)
+    policy.seed(options.seed)
     with closing(factory.make()) as environment:
-        episodes = run_episodes(act, environment, seeds, longest=longest)
+        episodes = play(environment, seeds)
     assert episodes is not None
     print(
         f"{config.env_name}: reward {episodes.mean:,.2f} "
@@ -77,16 +79,16 @@ def main(arguments: list[str]) -> int:
     if options.video is not None:
         import imageio
 
-        film = factory.make(render_mode="rgb_array")
-        rate = film.metadata.get("render_fps", 30)
-        # A GIF's clock ticks in hundredths of a second, and players ignore less than two of them.
-        is_gif = options.video.suffix == ".gif"
-        timing = {"duration": max(20, 1000 / rate)} if is_gif else {"fps": rate}
-        writer: Any = imageio.get_writer(options.video, **timing)
-        with writer as movie:
-            filmed = seeds[: options.video_episodes]
-            run_episodes(act, film, filmed, frame=lambda: movie.append_data(film.render()))
-        film.close()
+        policy.seed(options.seed)  # what is filmed is what was measured
+        with closing(factory.make(render_mode="rgb_array")) as film:
+            rate = film.metadata.get("render_fps", 30)
+            # A GIF's clock ticks in hundredths of a second; players ignore less than two of them.
+            is_gif = options.video.suffix == ".gif"
+            timing = {"duration": max(20, 1000 / rate)} if is_gif else {"fps": rate}
+            movie: Any = imageio.get_writer(options.video, **timing)
+            with movie:
+                filmed = seeds[: options.video_episodes]
+                play(film, filmed, frame=lambda: movie.append_data(film.render()))
         print(f"video: {options.video}")
     return 0
 
