@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
+
+import tyro
 
 T = TypeVar("T")
 
@@ -41,13 +43,10 @@ def parse(kind: type[T], arguments: list[str], command: str) -> T:
     Raises:
         SystemExit: after printing help, or an error with what would be right.
     """
-    import tyro
-
-    made: Any = tyro.cli(
+    return tyro.cli(
         kind,
         args=arguments,
         prog=f"frugalrl {command}",
         description=inspect.getdoc(kind),
         config=(tyro.conf.PositionalRequiredArgs,),
     )
-    return made  # type: ignore[no-any-return]
