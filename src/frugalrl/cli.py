@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from frugalrl import _TRAIN_MODULES, __version__
+import frugalrl
 from frugalrl.checks import nearest
 
 COMMANDS = {
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return OK if words else USAGE
     if words[0] in ("-V", "--version"):
-        print(f"frugalrl {__version__}")
+        print(f"frugalrl {frugalrl.__version__}")
         return OK
     if words[0] not in COMMANDS:
         near = nearest(words[0], COMMANDS)
@@ -70,15 +70,11 @@ def _run(command: str, arguments: list[str]) -> int:
         return FAILED
     except ConfigError as error:
         return _complain(str(error), USAGE)
-    except (TrainingError, ValueError) as error:
-        from frugalrl.state_io import StateFileError
-
-        if isinstance(error, (TrainingError, StateFileError)):
-            return _complain(str(error), FAILED)
-        raise
+    except (TrainingError, frugalrl.StateFileError) as error:
+        return _complain(str(error), FAILED)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing in _TRAIN_MODULES:
+        if missing in frugalrl._TRAIN_MODULES:
             return _complain(
                 f'this needs {missing}, which is not installed: pip install "frugalrl[train]"',
                 FAILED,

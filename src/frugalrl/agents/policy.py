@@ -27,9 +27,8 @@ class ActionScale:
 
     def to_unit(self, actions: Floats) -> Floats:
         """Scale actions (..., a) to [-1, 1]."""
-        if self._unit:
-            return np.asarray(actions, np.float32)
-        return (np.asarray(actions, np.float32) - self.low) / self._half - np.float32(1)
+        given = np.asarray(actions, np.float32)
+        return given if self._unit else (given - self.low) / self._half - np.float32(1)
 
 
 CLIP = np.float32(10)  # normalized values beyond it are cut off
