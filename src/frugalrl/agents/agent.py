@@ -49,22 +49,18 @@ class Actions(NamedTuple):
 
 @dataclass
 class UpdateResult:
-    """What updates say about themselves; nothing is fetched until it is asked for."""
+    """What updates say about themselves; losses are fetched when they are asked for."""
 
     names: tuple[str, ...]
     values: Any  # (K, names)
-    errors: Any  # (K, B) or None
+    td_errors: Floats | None
+    """Mean absolute temporal-difference errors (K, B); None unless prioritized."""
 
     @property
     def metrics(self) -> dict[str, float]:
         """Losses and the entropy coefficient, averaged over the updates of the call."""
         means = np.asarray(self.values).mean(0)
         return {name: float(mean) for name, mean in zip(self.names, means, strict=True)}
-
-    @property
-    def td_errors(self) -> Floats | None:
-        """Mean absolute temporal-difference errors (K, B); None unless prioritized."""
-        return None if self.errors is None else np.asarray(self.errors)
 
 
 class Agent:
@@ -186,14 +182,14 @@ class Agent:
             progress: Remaining fraction of the run, 1 to 0, for learning-rate schedules.
 
         Returns:
-            Metrics and TD errors, fetched only when asked for.
+            Metrics, and TD errors for a prioritized sampler.
         """
         values, errors = self._learner.update(
             self._inputs(batch), self.settings.learning_rate_at(progress)
         )
         self._follow()
-        prioritized = self.settings.sampler == "prioritized"
-        return UpdateResult(LOSSES[self.settings.algo], values, errors if prioritized else None)
+        td_errors = np.asarray(errors) if self.settings.sampler == "prioritized" else None
+        return UpdateResult(LOSSES[self.settings.algo], values, td_errors)
 
     def _follow(self) -> None:
         """Act with the learner's newest parameters; those changed in place are viewed already."""

@@ -37,16 +37,14 @@ def make_workspace(spec: Spec, state: Any, m: int) -> Workspace:
         memory = aligned(count, len(mlp.sizes) - 2, m * widest)
         return Networks(np.array(mlp.sizes), rows, aligned(*rows.shape), memory, space)
 
-    def with_parameters(of: Networks, parameters: Floats) -> Networks:
-        return of._replace(parameters=parameters.reshape(of.parameters.shape))
-
     actor = networks(spec.actor, 1, state.actor)
     critics = networks(spec.critic, settings.critics, state.critics)
+    actor_target = state.actor if spec.stochastic else state.actor_target
     return Workspace(
         actor=actor,
         critics=critics,
-        target_actor=actor if spec.stochastic else with_parameters(actor, state.actor_target),
-        target_critics=with_parameters(critics, state.targets),
+        target_actor=actor._replace(parameters=actor_target.reshape(1, -1)),
+        target_critics=critics._replace(parameters=state.targets.reshape(settings.critics, -1)),
         inputs=aligned(m, spec.observation_size + a),
         outputs=aligned(m, outputs),
         actions=aligned(m, a),
@@ -66,7 +64,7 @@ def make_workspace(spec: Spec, state: Any, m: int) -> Workspace:
         tau=np.float32(settings.tau),
         sde=sde,
         learn_ent_coef=settings.learns_entropy_coefficient,
-        ent_coef=np.float32(settings.initial_entropy_coefficient() if spec.stochastic else 0),
+        ent_coef=np.float32(settings.initial_entropy_coefficient()),
         target_entropy=spec.target_entropy,
         target_update_interval=settings.target_update_interval,
         policy_delay=settings.policy_delay,
