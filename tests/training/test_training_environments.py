@@ -130,6 +130,8 @@ def test_evaluating_from_python(tiny, tmp_path):
     policy.seed(0)
     noisy = frugalrl.evaluate(policy, "FrugalPoint-v0", episodes=2, deterministic=False)
     assert noisy.mean != same.mean
+    drawn = [frugalrl.evaluate(tmp_path / "run", deterministic=False, episodes=2) for _ in range(2)]
+    assert drawn[0].mean == drawn[1].mean != same.mean
     still = frugalrl.evaluate(lambda o: np.zeros(1), training_worlds.Point, max_episode_steps=9)
     assert still.lengths.max() == 9
     with pytest.raises(ConfigError, match="env is not set"):

@@ -183,6 +183,7 @@ def evaluate(
         if env is None:
             factory = make_factory(RunDirectory(policy).read_config()[0])
         policy = load_policy(policy)
+        policy.seed(seed)  # else nobody could draw the same noise again
     elif env is None:
         raise ConfigError("env is not set: which environment should the policy act in?")
     if env is not None:
