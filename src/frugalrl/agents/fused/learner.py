@@ -30,12 +30,12 @@ def make_workspace(spec: Spec, state: Any, m: int) -> Workspace:
     n, h = settings.batch_size, spec.latent_size
     outputs, sde = spec.actor.sizes[-1], settings.use_sde
     widest = max(*spec.actor.sizes[1:-1], *spec.critic.sizes[1:-1])
-    space = aligned(2, n * widest)
+    scratch = aligned(2, n * widest)
 
     def networks(mlp: Mlp, count: int, parameters: Floats) -> Networks:
         rows = parameters.reshape(count, -1)
-        memory = aligned(count, len(mlp.sizes) - 2, m * widest)
-        return Networks(np.array(mlp.sizes), rows, aligned(*rows.shape), memory, space)
+        hidden = aligned(count, len(mlp.sizes) - 2, m * widest)
+        return Networks(np.array(mlp.sizes), rows, aligned(*rows.shape), hidden, scratch)
 
     actor = networks(spec.actor, 1, state.actor)
     critics = networks(spec.critic, settings.critics, state.critics)

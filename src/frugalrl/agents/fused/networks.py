@@ -78,8 +78,8 @@ class Networks(NamedTuple):
     sizes: Ints  # widths, inputs and outputs included
     parameters: Floats  # (networks, parameters of one)
     gradients: Floats  # of the parameters, filled by backward passes
-    memory: Floats  # (networks, hidden layers, ...) what they said in the last forward pass
-    space: Floats  # (2, ...) for two gradients of the widest hidden layer
+    hidden: Floats  # (networks, hidden layers, ...) activations of the last forward pass
+    scratch: Floats  # (2, ...) for two gradients of the widest hidden layer
 
 
 class Workspace(NamedTuple):
@@ -134,14 +134,14 @@ def layer(flat: Floats, sizes: Ints, index: int) -> tuple[Floats, Floats]:
 def hidden_layer(networks: Networks, which: int, index: int, rows: int) -> Floats:
     """Return a network's hidden layer number index (1, 2, ...), (rows, h), as a view."""
     width = networks.sizes[index]
-    return networks.memory[which, index - 1, : rows * width].reshape(rows, width)
+    return networks.hidden[which, index - 1, : rows * width].reshape(rows, width)
 
 
 @compiled_fused
-def space_for(networks: Networks, index: int, rows: int) -> Floats:
-    """Return space for the gradient of a hidden layer; neighbours never share it."""
+def scratch_layer(networks: Networks, index: int, rows: int) -> Floats:
+    """Return memory for the gradient of a hidden layer; neighbours never share it."""
     width = networks.sizes[index]
-    return networks.space[index % 2, : rows * width].reshape(rows, width)
+    return networks.scratch[index % 2, : rows * width].reshape(rows, width)
 
 
 @compiled_fused
@@ -207,7 +207,7 @@ def backward(
         weight_gradient, _ = layer(gradients, sizes, index)
         hidden = hidden_layer(networks, which, index, rows)
         product(hidden, up, weight_gradient, left_transposed=True)
-        down = space_for(networks, index, rows)
+        down = scratch_layer(networks, index, rows)
         product(up, weights, down, right_transposed=True)
         if index == last and latent_gradients.shape[0] == rows:
             down += latent_gradients
@@ -240,14 +240,14 @@ def add_action_gradients(
     parameters, last = networks.parameters[which], len(networks.sizes) - 2
     head, _ = layer(parameters, sizes, last)
     head_weights = head.reshape(-1)
-    up = space_for(networks, last, count)
+    up = scratch_layer(networks, last, count)
     for k in range(count):
         for j in range(up.shape[1]):
             up[k, j] = value_gradient * head_weights[j]
     zero_where_cut(up, hidden_layer(networks, which, last, n), rows)
     for index in range(last - 1, 0, -1):
         weights, _ = layer(parameters, sizes, index)
-        down = space_for(networks, index, count)
+        down = scratch_layer(networks, index, count)
         product(up, weights, down, right_transposed=True)
         zero_where_cut(down, hidden_layer(networks, which, index, n), rows)
         up = down
@@ -316,7 +316,7 @@ def evaluate_critics(
 
 
 @compiled_fused
-def least(q: Floats, row: int, used: int) -> int:
+def least_critic(q: Floats, row: int, used: int) -> int:
     """Return which of the first critics says least of a row."""
     found = 0
     for c in range(1, used):
@@ -335,7 +335,7 @@ def compute_targets(batch: Inputs, ent_coef: np.float32, work: Workspace) -> Non
     count = work.q.shape[0]
     evaluate_critics(work.target_critics, count, batch.next_observations, work.actions, work)
     for i in range(work.targets.shape[0]):
-        value = work.q[least(work.q, i, count), i]
+        value = work.q[least_critic(work.q, i, count), i]
         soft = value - ent_coef * work.log_prob[i]
         work.targets[i] = batch.rewards[i] + batch.discounts[i] * soft
 
@@ -397,7 +397,7 @@ def learn_critics(
 
 
 @compiled_fused
-def value_gradient(used: int, observations: Floats, actions: Floats, work: Workspace) -> float:
+def value_of_actions(used: int, observations: Floats, actions: Floats, work: Workspace) -> float:
     """Return the mean of the least value that the first critics give to n rows of actions.
 
     Fills action_gradients with the gradient of minus that mean.
@@ -410,7 +410,7 @@ def value_gradient(used: int, observations: Floats, actions: Floats, work: Works
     for c in range(used):
         count = 0
         for i in range(n):
-            if least(work.q, i, used) == c:
+            if least_critic(work.q, i, used) == c:
                 rows[count] = i
                 total += work.q[c, i]
                 count += 1

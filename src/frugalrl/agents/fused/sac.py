@@ -20,8 +20,8 @@ from frugalrl.agents.fused.networks import (
     one_update,
     polyak,
     product,
-    space_for,
-    value_gradient,
+    scratch_layer,
+    value_of_actions,
 )
 from frugalrl.agents.state import (
     EPSILON,
@@ -131,7 +131,7 @@ def sde_gradient(ent_coef: np.float32, work: Workspace) -> None:
     """Do ``gaussian_gradient`` for gSDE: also the latent's and log_std's gradients."""
     n, a = work.action_gradients.shape
     last = len(work.actor.sizes) - 2
-    latent, by_variance = hidden_layer(work.actor, 0, last, n), space_for(work.actor, last, n)
+    latent, by_variance = hidden_layer(work.actor, 0, last, n), scratch_layer(work.actor, last, n)
     weight = np.float32(ent_coef / n)
     through = np.empty((n, a), np.float32)  # gradient of the deviation
     spreading = np.empty((n, a), np.float32)  # gradient of its variance
@@ -181,7 +181,7 @@ def learn_actor(
     n, actor = work.batch, work.actor
     observations, noise = batch.observations[:n], batch.noise[batch.noise.shape[0] - n :]
     sample(observations, noise, work)
-    value = value_gradient(work.q.shape[0], observations, work.actions[:n], work)
+    value = value_of_actions(work.q.shape[0], observations, work.actions[:n], work)
     if work.sde:
         sde_gradient(ent_coef, work)
     else:

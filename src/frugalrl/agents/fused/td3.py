@@ -17,7 +17,7 @@ from frugalrl.agents.fused.networks import (
     learn_critics,
     one_update,
     polyak,
-    value_gradient,
+    value_of_actions,
 )
 from frugalrl.agents.state import Floats, Inputs, Td3State
 
@@ -50,7 +50,7 @@ def learn_actor(state: Td3State, batch: Inputs, work: Workspace, rate: float) ->
     """Take one Adam step of the actor up the first critic; return the loss."""
     actor, observations = work.actor, batch.observations[: work.batch]
     actions = act(actor, observations, work)
-    value = value_gradient(1, observations, actions, work)
+    value = value_of_actions(1, observations, actions, work)
     for i in range(actions.shape[0]):
         for j in range(actions.shape[1]):
             action = actions[i, j]
