@@ -120,16 +120,16 @@ class Agent:
         elif self.spec.stochastic:
             noise = self._explore_rng.standard_normal(actions.shape, np.float32)
             actions = actions + self._policy.deviation(outputs, latent) * noise
-        return self._finish(np.tanh(actions))
+        return self._with_noise(np.tanh(actions))
 
     def act_random(self, n: int | None = None) -> Actions:
         """Return uniform actions (n, a), with action noise on top, as SB3 warms up."""
         self._begin_step()
         shape = (n or self.environments, self.spec.action_size)
         actions = self._explore_rng.uniform(-1, 1, shape).astype(np.float32)
-        return self._finish(actions)
+        return self._with_noise(actions)
 
-    def _finish(self, actions: Floats) -> Actions:
+    def _with_noise(self, actions: Floats) -> Actions:
         if self._noise is not None:
             actions = np.clip(actions + self._noise.draw(self._explore_rng), -1, 1)
         return Actions(self._policy.scale.to_environment(actions), actions)
