@@ -133,7 +133,10 @@ def test_train_eval_inspect(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["stats"]["offered"] == 300
 
     assert cli.main(["eval", str(run), "--episodes", "0"]) == 2
+    assert cli.main(["eval", str(run), "--seed", "-1"]) == 2
     assert cli.main(["eval", str(run), "--json", "nowhere/episodes.json"]) == 2
+    assert cli.main(["eval", str(run), "--json", str(tmp_path)]) == 2
+    assert "is a directory; name a file" in capsys.readouterr().err
     assert cli.main(["eval", str(run), "--video", "film.avi"]) == 2
     assert cli.main(["eval", str(run), "--video", "nowhere/film.gif"]) == 2
     assert cli.main(["eval", str(run), "--episodes", "1", "--video", "film.gif"]) == 0

@@ -138,6 +138,8 @@ def test_evaluating_from_python(tiny, tmp_path):
         frugalrl.evaluate(policy)
     with pytest.raises(ConfigError, match="episodes=0"):
         frugalrl.evaluate(policy, "FrugalPoint-v0", episodes=0)
+    with pytest.raises(ConfigError, match="seed=-1 must be at least 0"):
+        frugalrl.evaluate(policy, "FrugalPoint-v0", seed=-1)
     assert len(repr(result)) < 300
     assert "2 observations, 8x8, 1 actions" in repr(policy)
 

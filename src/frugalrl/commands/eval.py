@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -36,11 +37,11 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Evaluate."""
     options = parse(Options, arguments, "eval")
-    for name in ("episodes", "video_episodes"):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"{name}={getattr(options, name)} must be at least 1")
-    if options.json is not None and not options.json.parent.is_dir():
-        raise ConfigError(f"json={str(options.json)!r}: {options.json.parent} does not exist")
+    for name, least in (("episodes", 1), ("video_episodes", 1), ("seed", 0)):
+        if getattr(options, name) < least:
+            raise ConfigError(f"{name}={getattr(options, name)} must be at least {least}")
+    if options.json is not None:
+        check_place("json", options.json)
     from frugalrl.files import write_json
     from frugalrl.training.console import spread
     from frugalrl.training.environments import make_factory
@@ -93,12 +94,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def check_place(name: str, path: Path) -> None:
+    """Refuse a file that could not be written in the end."""
+    if path.is_dir():
+        raise ConfigError(f"{name}={str(path)!r} is a directory; name a file, such as one in it")
+    if not os.access(path.parent, os.W_OK):
+        what = "cannot be written" if path.parent.is_dir() else "does not exist"
+        raise ConfigError(f"{name}={str(path)!r}: the directory {path.parent} {what}")
+
+
 def check_video(path: Path) -> None:
     """Refuse a video that could not be written in the end."""
     if path.suffix not in (".mp4", ".gif"):
         raise ConfigError(f"video={str(path)!r} must end in .mp4 or .gif")
-    if not path.parent.is_dir():
-        raise ConfigError(f"video={str(path)!r}: the directory {path.parent} does not exist")
+    check_place("video", path)
     for module in ("imageio", "imageio_ffmpeg") if path.suffix == ".mp4" else ("imageio",):
         if find_spec(module) is None:
             raise ConfigError(f'video={str(path)!r} needs {module}: pip install "frugalrl[video]"')

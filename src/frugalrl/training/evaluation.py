@@ -179,6 +179,8 @@ def evaluate(
     """
     if episodes < 1:
         raise ConfigError(f"episodes={episodes} must be at least 1")
+    if seed < 0:
+        raise ConfigError(f"seed={seed} must be at least 0")
     if isinstance(policy, (str, os.PathLike)):
         if env is None:
             factory = make_factory(RunDirectory(policy).read_config()[0])
