@@ -148,21 +148,19 @@ def net_arch_from(value: Any) -> tuple[int, ...] | NetArch:
     Raises:
         ValueError: It is none of these.
     """
-    wrong = ValueError(
-        f"net_arch={value!r} is no list of widths from 1; use (64, 64) for all networks or "
-        '{"pi": [64, 64], "qf": [256, 256]} for the actor and the critics'
-    )
     try:
-        if isinstance(value, str):
-            value = json.loads(value)
-        if isinstance(value, Mapping):
-            value = NetArch(**value)
-        if isinstance(value, NetArch):
-            pi, qf = _widths(value.pi), _widths(value.qf)
-            return pi if pi == qf else NetArch(pi, qf)
-        return _widths(value)
+        given = json.loads(value) if isinstance(value, str) else value
+        if isinstance(given, Mapping):
+            given = NetArch(**given)
+        if not isinstance(given, NetArch):
+            return _widths(given)
+        pi, qf = _widths(given.pi), _widths(given.qf)
+        return pi if pi == qf else NetArch(pi, qf)
     except (TypeError, ValueError):
-        raise wrong from None
+        raise ValueError(
+            f"net_arch={value!r} is no list of widths from 1; use (64, 64) for all networks or "
+            '{"pi": [64, 64], "qf": [256, 256]} for the actor and the critics'
+        ) from None
 
 
 def net_arch_to_json(value: Any) -> Any:
