@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from frugalrl import cli
+from frugalrl.commands.arguments import parse
+from frugalrl.commands.train import Arguments
 
 TINY = [
     *("--steps", "300", "--learning-starts", "50", "--batch-size", "16", "--net-arch", "8", "8"),
@@ -150,8 +152,17 @@ def test_mistakes_of_the_train_command_are_told(tmp_path, capsys):
     assert "leave Pendulum-v1 out" in capsys.readouterr().err
 
 
+def test_numbers_may_be_short_and_only_numbers(capsys):
+    read = parse(Arguments, ["1e3", "--steps", "2.5e3", "--out", "1e5"], "train")
+    assert (read.env, read.steps, read.out) == ("1e3", 2500, Path("1e5"))
+    for word in ("1.5", "1e400", "nan", "many"):
+        with pytest.raises(SystemExit):
+            parse(Arguments, ["Pendulum-v1", "--steps", word], "train")
+        assert "--steps" in capsys.readouterr().err
+
+
 def test_a_run_is_prolonged_and_numbers_may_be_short(tmp_path, capsys):
-    run = tmp_path / "run"
+    run = tmp_path / "1e5"
     words = ["train", "Pendulum-v1", *TINY, "--steps", "2e2", "--eval-every=1e3", "--out", str(run)]
     assert cli.main(words) == 0
     assert cli.main(["train", "--resume", str(run)]) == 0

@@ -339,6 +339,7 @@ def test_samplers_check_their_settings(
     ("text", "expected"),
     [
         ("512MB", 512_000_000),
+        ("1e6", 1_000_000),
         ("2GiB", 2 * 1024**3),
         ("1.5 kb", 1500),
         ("100", 100),

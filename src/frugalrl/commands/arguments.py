@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec
 
 T = TypeVar("T")
+REGISTRY = ConstructorRegistry()
+"""How options are read where tyro alone would read them otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,4 +52,29 @@ def parse(kind: type[T], arguments: list[str], command: str) -> T:
         prog=f"frugalrl {command}",
         description=inspect.getdoc(kind),
         config=(tyro.conf.PositionalRequiredArgs,),
+        registry=REGISTRY,
     )
+
+
+@REGISTRY.primitive_rule
+def _read_integers(info: Any) -> PrimitiveConstructorSpec[int] | None:
+    """Let every option that takes an integer take 1e6 too."""
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: _integer(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _integer(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        number = float(word)
+        if not number.is_integer():
+            raise
+        return int(number)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import tyro
 
-from frugalrl.commands.arguments import parse
+from frugalrl.commands.arguments import REGISTRY, parse
 from frugalrl.training.config import Algo, TrainConfig
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.process import limit_threads
@@ -60,7 +59,6 @@ def main(arguments: list[str]) -> int:
             "which environment? For example: frugalrl train Pendulum-v1 --admission fac "
             "(frugalrl train --help lists all settings)"
         )
-    arguments = [_whole(word) for word in arguments]
     if any(word.partition("=")[0] == "--resume" for word in arguments):
         if not arguments[0].startswith("-"):
             raise ConfigError(
@@ -132,14 +130,6 @@ def _text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _whole(word: str) -> str:
-    """Read 1e6 as 1000000, and leave what is no whole number as it is."""
-    head, equals, value = word.rpartition("=")
-    if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", value) and float(value).is_integer():
-        return f"{head}{equals}{int(float(value))}"
-    return word
-
-
 def _with_values(arguments: list[str]) -> list[str]:
     """Let --use-sde and --no-use-sde stand alone, like the switches that cannot be None."""
     words: list[str] = []
@@ -159,7 +149,7 @@ def _resume(arguments: list[str]) -> int:
                 f"{word} does not go with --resume: a run keeps its settings; what can be given "
                 f"is {', '.join(known[1:])}"
             )
-    options = tyro.cli(Resume, args=arguments, prog="frugalrl train")
+    options = tyro.cli(Resume, args=arguments, prog="frugalrl train", registry=REGISTRY)
     from frugalrl.training.run_directory import RunDirectory
 
     directory = RunDirectory(options.resume)

@@ -531,7 +531,7 @@ class _Turn:
 def _bytes_from(value: Any) -> int:
     """Read a number of bytes, such as 1000000, "512MB" or "2GiB"."""
     if isinstance(value, str):
-        parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", value)
+        parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-zA-Z]*)\s*", value)
         unit = _UNITS.get(parts[2].lower()) if parts else None
         if parts is None or unit is None:
             raise ValueError(
