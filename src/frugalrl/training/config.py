@@ -212,7 +212,7 @@ class TrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Give every field as a JSON value."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = dict(vars(self))
         values["admission"] = admission_text(self.admission)
         if isinstance(self.init_buffer, Mapping):
             values["init_buffer"] = f"{CUSTOM}arrays"
@@ -330,24 +330,24 @@ def resolve(config: TrainConfig) -> Resolved:
             f"buffer_size={config.buffer_size}; set one of them"
         )
     preset = find_preset(config.env_name, config.algo) if config.preset == "auto" else {}
-    base = defaults(config.algo)
-    values = {name: getattr(config, name) for name in (*base, "steps")}
-    given = {name: value for name, value in values.items() if value is not None}
-    chosen = base | preset | given
-    if "steps" not in chosen:
+    steps = config.steps or preset.get("steps")
+    if steps is None:
         raise ConfigError(
             f"steps is not set and there is no preset for {config.env_name} with {config.algo}: "
             "say how long to train, for example --steps 100000"
         )
-    origins: dict[str, Origin] = dict.fromkeys(chosen, "default")
+    base = defaults(config.algo)
+    base |= {"steps": steps, "eval_every": max(1000, steps // 20_000 * 1000)}
+    given = {name: getattr(config, name) for name in base if getattr(config, name) is not None}
+    origins: dict[str, Origin] = dict.fromkeys(base, "default")
     origins |= dict.fromkeys(preset, "preset")
     origins |= dict.fromkeys(given, "given")
-    origins["eval_every"] = "default" if config.eval_every is None else "given"
-    if config.eval_every is None:
-        chosen["eval_every"] = max(1000, chosen["steps"] // 20_000 * 1000)
-    chosen["env_kwargs"] = config.environment_arguments()
-    chosen["out"] = None if config.out is None else Path(config.out)
-    full = dataclasses.replace(config, **chosen)
+    full = dataclasses.replace(
+        config,
+        **(base | preset | given),
+        env_kwargs=config.environment_arguments(),
+        out=None if config.out is None else Path(config.out),
+    )
     origins |= dict.fromkeys(_filter_settings(full), "given")
     agent = agent_settings(full)
     _check_relations(full)
@@ -435,7 +435,7 @@ def _check_relations(config: Any) -> None:
             f"batch_size={config.batch_size} is more than can ever be stored "
             f"({what}={room}); use batch_size <= {room}"
         )
-    given = (["fac_paper"] if config.fac_paper else []) + _filter_settings(config)
+    given = [*(["fac_paper"] if config.fac_paper else []), *_filter_settings(config)]
     if given and isinstance(config.admission, str) and config.admission != "fac":
         raise ConfigError(
             f"{given[0]}={getattr(config, given[0])!r} has no effect with "
@@ -469,11 +469,13 @@ def _filter_notes(config: Any) -> list[str]:
     return []
 
 
-def _filter_settings(config: TrainConfig) -> list[str]:
-    """List the settings that are arguments of the filter and are set."""
-    names = [field.name for field in dataclasses.fields(config)]
-    filters = [name for name in names if name.startswith(OF_THE_FILTER) and name != "fac_paper"]
-    return [name for name in filters if getattr(config, name) is not None]
+def _filter_settings(config: TrainConfig) -> dict[str, Any]:
+    """Give the settings that are arguments of the filter and are set."""
+    return {
+        name: value
+        for name, value in vars(config).items()
+        if name.startswith(OF_THE_FILTER) and name != "fac_paper" and value is not None
+    }
 
 
 def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
@@ -487,9 +489,8 @@ def make_admission(config: TrainConfig, seed: int) -> AdmissionFilter:
         return AdmitAll()
     if config.admission == "random":
         return RandomAdmit(rate=config.random_rate, seed=seed)
-    arguments = {
-        name.removeprefix(OF_THE_FILTER): getattr(config, name) for name in _filter_settings(config)
-    }
+    settings = _filter_settings(config)
+    arguments = {name.removeprefix(OF_THE_FILTER): value for name, value in settings.items()}
     bounds = arguments.get("bounds")
     if isinstance(bounds, str) and bounds != "auto":
         try:

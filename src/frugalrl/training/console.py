@@ -202,13 +202,12 @@ def spread(rewards: Any) -> str:
     )
 
 
-def mean_interval(values: Any, level: float = 0.95, draws: int = 2000) -> tuple[float, float]:
-    """Give a bootstrap interval of the mean, the same every time for the same values."""
+def mean_interval(values: Any) -> tuple[float, float]:
+    """Give a 95 % bootstrap interval of the mean, the same every time for the same values."""
     # SciPy has a bootstrap too, but a run would end with a second of importing it.
     sample = np.asarray(values, dtype=np.float64)
-    generator = np.random.default_rng(0)
-    means = sample[generator.integers(len(sample), size=(draws, len(sample)))].mean(1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    draws = np.random.default_rng(0).integers(len(sample), size=(2000, len(sample)))
+    low, high = np.quantile(sample[draws].mean(1), [0.025, 0.975])
     return float(low), float(high)
 
 

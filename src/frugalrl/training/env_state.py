@@ -149,8 +149,9 @@ class AttributeReader:
             return self._made[content]
         if kind == "generator":
             state = AttributeReader().read(content)
-            if not _is_generator(existing, state["bit_generator"]):
-                existing = np.random.Generator(getattr(np.random, state["bit_generator"])())
+            kind_of_bits = getattr(np.random, state["bit_generator"])
+            if not isinstance(getattr(existing, "bit_generator", None), kind_of_bits):
+                existing = np.random.Generator(kind_of_bits())
             existing.bit_generator.state = state
             return self._keep(existing)
         if kind == "array":
@@ -178,9 +179,8 @@ class AttributeReader:
         return existing
 
     def _read_items(self, content: list[EnvState], existing: Any) -> list[Any]:
-        old = existing if isinstance(existing, (list, tuple, deque)) else ()
-        pairs = zip(content, itertools.chain(old, itertools.repeat(None)), strict=False)
-        return [self.read(item, other) for item, other in pairs]
+        old = list(existing)[: len(content)] if isinstance(existing, (list, tuple, deque)) else []
+        return [self.read(item, other) for item, other in itertools.zip_longest(content, old)]
 
     def _keep(self, value: Any) -> Any:
         self._made.append(value)
@@ -190,11 +190,6 @@ class AttributeReader:
 def _check_dtype(dtype: np.dtype[Any], path: str) -> None:
     if dtype.kind not in "biuf" or dtype.itemsize > 8 or not dtype.isnative:
         raise UnreadableStateError(f"{path} is of {dtype}")
-
-
-def _is_generator(value: Any, kind: str) -> bool:
-    is_one = isinstance(value, np.random.Generator)
-    return is_one and type(value.bit_generator).__name__ == kind
 
 
 def _type_name(value: Any) -> str:

@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -34,10 +34,10 @@ class EnvironmentFactory:
     name: str
     source: Any
     """A registered environment's specification, what makes one when called, or one to copy."""
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    wrappers: tuple[Any, ...] = ()
+    kwargs: dict[str, Any]
+    wrappers: tuple[Any, ...]
     """Called in turn with the environment, the innermost first."""
-    max_episode_steps: int | None = None
+    max_episode_steps: int | None
 
     @property
     def time_limit(self) -> int | None:
@@ -83,8 +83,16 @@ class EnvironmentFactory:
                     disable_env_checker=True,
                     **arguments,
                 )
-        is_made = isinstance(self.source, gymnasium.Env)
-        made = copy.deepcopy(self.source) if is_made else self.source(**arguments)
+        if isinstance(self.source, gymnasium.Env):
+            try:
+                made = copy.deepcopy(self.source)
+            except Exception as error:
+                raise ConfigError(
+                    f"env={self.source} cannot be copied ({error}): pass a function that makes it "
+                    "instead"
+                ) from error
+        else:
+            made = self.source(**arguments)
         if self.max_episode_steps is not None:
             made = gymnasium.wrappers.TimeLimit(made, self.max_episode_steps)
         return made
@@ -103,15 +111,8 @@ def find_environment(
             message names the nearest match or the command that installs the package.
     """
     rest = (kwargs or {}, tuple(map(_wrapper, wrappers)), max_episode_steps)
-    if isinstance(env, gymnasium.Env):
-        if kwargs:
-            raise ConfigError(f"env_kwargs={kwargs!r} does not fit env={env}: it is made already")
-        try:
-            copy.deepcopy(env)
-        except Exception as error:
-            raise ConfigError(
-                f"env={env} cannot be copied ({error}): pass a function that makes it instead"
-            ) from error
+    if isinstance(env, gymnasium.Env) and kwargs:
+        raise ConfigError(f"env_kwargs={kwargs!r} does not fit env={env}: it is made already")
     if isinstance(env, gymnasium.Env) or callable(env):
         return EnvironmentFactory(environment_text(env), env, *rest)
     if not isinstance(env, str):

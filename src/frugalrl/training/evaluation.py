@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,9 @@ class Episodes:
     """(n,) sum over an episode of the squared norm of the action."""
     last_rewards: NDArray[np.float64]
     """(n,) reward of an episode's last step, which some published numbers leave out."""
-    successes: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    successes: NDArray[np.float64]
     """1 or 0 for each episode whose last info says `is_success`."""
-    cut: int = 0
+    cut: int
     """Episodes given up because they took too long."""
 
     @property
@@ -181,15 +181,16 @@ def evaluate(
         raise ConfigError(f"episodes={episodes} must be at least 1")
     if seed < 0:
         raise ConfigError(f"seed={seed} must be at least 0")
-    if isinstance(policy, (str, os.PathLike)):
-        if env is None:
-            factory = make_factory(RunDirectory(policy).read_config()[0])
-        policy = load_policy(policy)
-        policy.seed(seed)  # else nobody could draw the same noise again
-    elif env is None:
-        raise ConfigError("env is not set: which environment should the policy act in?")
+    is_path = isinstance(policy, (str, os.PathLike))
     if env is not None:
         factory = find_environment(env, max_episode_steps=max_episode_steps)
+    elif is_path:
+        factory = make_factory(RunDirectory(policy).read_config()[0])
+    else:
+        raise ConfigError("env is not set: which environment should the policy act in?")
+    if is_path:
+        policy = load_policy(policy)
+        policy.seed(seed)  # else nobody could draw the same noise again
     act = policy if deterministic else lambda o: policy.predict(o, deterministic=False)[0]
     longest = max_episode_steps or (None if factory.time_limit else LONGEST)
     with contextlib.closing(factory.make()) as environment:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.agents.agent import Agent
-from frugalrl.agents.settings import LOSSES
 from frugalrl.compiling import COMPILATION
 from frugalrl.replay.buffer import ReplayBuffer
 from frugalrl.replay.n_step import NStepReturns
@@ -217,13 +216,12 @@ class TrainingLoop:
         episodes, reward, length = self._window
         successes = self._successes
         self._window, self._successes = [0.0, 0.0, 0.0], []
-        losses = self.losses()
         return {
             "env_steps": self.env_steps,
             "train_seconds": round(self.train_seconds, 3),
             **asdict(self.buffer.stats),
             "buffer_bytes": self.buffer.nbytes,
-            **{name: losses.get(name) for name in LOSSES[self.config.algo]},
+            **self.losses(),
             "buffer_size": len(self.buffer),
             "cells": getattr(self.buffer.admission, "cells", None),
             "filter_bytes": int(self.buffer.admission.nbytes),

@@ -124,21 +124,20 @@ class RunDirectory(contextlib.AbstractContextManager["RunDirectory"]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.metrics = self.path / "metrics.csv"
+        self.evaluations = self.path / "evaluations.csv"
+        self.final = self.path / "final.json"
+        self.policy = self.path / "policy.safetensors"
+        self.buffer = self.path / "buffer.safetensors"
+        self.state = self.path / "state.safetensors"
+        self.tensorboard = self.path / "tensorboard"
+        self.log = self.path / "run.log"
         self.checkpoints = CheckpointStore(self.path / "checkpoints")
         self._lock = DirectoryLock(self.path)
         name = str(self.path)
         if "\0" in name or name.encode(errors="ignore").decode() != name:
             raise RunDirectoryError(f"the directory {name!r} has no name in UTF-8; rename it")
-
-    config = property(lambda self: self.path / "config.json")
-    metrics = property(lambda self: self.path / "metrics.csv")
-    evaluations = property(lambda self: self.path / "evaluations.csv")
-    final = property(lambda self: self.path / "final.json")
-    policy = property(lambda self: self.path / "policy.safetensors")
-    buffer = property(lambda self: self.path / "buffer.safetensors")
-    state = property(lambda self: self.path / "state.safetensors")
-    tensorboard = property(lambda self: self.path / "tensorboard")
-    log = property(lambda self: self.path / "run.log")
 
     @property
     def finished(self) -> bool:
@@ -184,7 +183,7 @@ class RunDirectory(contextlib.AbstractContextManager["RunDirectory"]):
         try:
             self.checkpoints.folder.mkdir(parents=True, exist_ok=True)
             self.acquire()
-            content = {"version": CONFIG_VERSION, "config": config.to_dict(), **extra, **_origin()}
+            content = {"version": CONFIG_VERSION, "config": config.to_dict(), **extra, **_made_by()}
             write_json(self.config, content)
         except OSError as error:
             # A directory in which nothing could be written is taken away: it can be tried again.
@@ -245,7 +244,7 @@ def _explained(what: str) -> Iterator[None]:
         raise RunDirectoryError(f"{what}: {error.strerror or error}") from error
 
 
-def _origin() -> dict[str, Any]:
+def _made_by() -> dict[str, Any]:
     """Say what made a run: command, versions, machine."""
     versions = {"python": platform.python_version()}
     for package in ("frugalrl", "gymnasium", "jax", "mujoco", "numpy", "numba", "optax"):
