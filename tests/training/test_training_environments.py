@@ -136,10 +136,14 @@ def test_evaluating_from_python(tiny, tmp_path):
     assert still.lengths.max() == 9
     with pytest.raises(ConfigError, match="env is not set"):
         frugalrl.evaluate(policy)
-    with pytest.raises(ConfigError, match="episodes=0"):
-        frugalrl.evaluate(policy, "FrugalPoint-v0", episodes=0)
-    with pytest.raises(ConfigError, match="seed=-1 must be at least 0"):
-        frugalrl.evaluate(policy, "FrugalPoint-v0", seed=-1)
+    for name, value in (
+        ("episodes", 0),
+        ("seed", -1),
+        ("max_episode_steps", 0),
+        ("max_episode_steps", -1),
+    ):
+        with pytest.raises(ConfigError, match=f"{name}={value} must be at least"):
+            frugalrl.evaluate(policy, "Pendulum-v1", **{name: value})
     assert len(repr(result)) < 300
     assert "2 observations, 8x8, 1 actions" in repr(policy)
 

@@ -177,10 +177,13 @@ def evaluate(
         ConfigError: a value cannot work.
         RunDirectoryError: there is no policy.
     """
-    if episodes < 1:
-        raise ConfigError(f"episodes={episodes} must be at least 1")
-    if seed < 0:
-        raise ConfigError(f"seed={seed} must be at least 0")
+    for name, value, least in (
+        ("episodes", episodes, 1),
+        ("seed", seed, 0),
+        ("max_episode_steps", max_episode_steps, 1),
+    ):
+        if value is not None and value < least:
+            raise ConfigError(f"{name}={value} must be at least {least}")
     is_path = isinstance(policy, (str, os.PathLike))
     if env is not None:
         factory = find_environment(env, max_episode_steps=max_episode_steps)
