@@ -127,6 +127,7 @@ def test_unsupported_spaces(observation, action, message, tmp_path):
         ({"env_kwargs": "{"}, "env_kwargs"),
         ({"env_kwargs": "[1]"}, "no JSON object"),
         ({"env_kwargs": {"wings": 2}}, "env_kwargs.*wings"),
+        ({"env_kwargs": {"push": np.ones(1)}}, r"env_kwargs=.*cannot be written to config\.json"),
     ],
 )
 def test_settings_that_cannot_work(changes, message, tiny, tmp_path):

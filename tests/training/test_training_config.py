@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 
+import numpy as np
 import pytest
 
 import frugalrl
@@ -64,6 +65,18 @@ def test_a_configuration_survives_json(bins):
     assert back == full
     assert back.env_kwargs == {"g": 9.0}
     assert resolve(back).config == full
+
+
+def test_numbers_of_numpy_are_numbers_of_python():
+    given = {
+        "batch_size": np.int64(32),
+        "gamma": np.float32(0.5),
+        "gradient_steps": np.int32(2),
+        "use_sde": np.bool_(True),
+    }
+    full = resolve(TrainConfig(env="Pendulum-v1", **given)).config
+    assert {name: getattr(full, name) for name in given} == given
+    assert TrainConfig.from_dict(json.loads(json.dumps(full.to_dict()))) == full
 
 
 def test_unknown_settings_in_a_file_are_refused():

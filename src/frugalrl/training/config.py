@@ -386,7 +386,11 @@ def _check_choices(config: TrainConfig) -> None:
 
 
 def _with_numbers(config: TrainConfig) -> TrainConfig:
-    """Check numbers, and take 1e6 for 1000000 where a whole one is wanted."""
+    """Check numbers, and make them Python's: NumPy's, and 1e6 where a whole one is wanted."""
+    import numpy as np
+
+    scalars = {name: value for name, value in vars(config).items() if isinstance(value, np.generic)}
+    config = dataclasses.replace(config, **{name: it.item() for name, it in scalars.items()})
     whole: dict[str, Any] = {}
     try:
         for name, least in _LEAST.items():

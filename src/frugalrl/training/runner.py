@@ -91,6 +91,13 @@ def train(
     directory = None if config.out is None else RunDirectory(config.out)
     if directory is not None:
         directory.check_unused()
+        try:
+            json.dumps(config.env_kwargs)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"env_kwargs={config.env_kwargs!r} cannot be written to config.json ({error}); "
+                "give env as a function that makes the environment with them, or no out"
+            ) from error
     # Made before the directory: what arguments and files cannot do is known without a trace.
     buffer = make_buffer(config, spaces, seeds)
     agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
