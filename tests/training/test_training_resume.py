@@ -283,12 +283,15 @@ def test_results_that_cannot_be_written_leave_the_run_resumable(
 
 
 class Every(frugalrl.AdmitAll):
-    """Admits every n-th transition."""
+    """Admits every n-th transition, and has a length that is 0 at first."""
 
     name = "every"
 
     def __init__(self, n: int = 2) -> None:
         self.n, self.seen = n, 0
+
+    def __len__(self) -> int:
+        return self.seen
 
     def offer(self, observations, rewards, free):
         wanted = (self.seen + np.arange(len(rewards))) % self.n == 0
@@ -316,6 +319,16 @@ def test_a_filter_of_ones_own(tiny, interrupt, tmp_path):
     with pytest.raises(ConfigError, match=r"'every'.*admission=YourFilter"):
         resume(tmp_path / "run")
     again = resume(tmp_path / "run", admission=Every())
+    assert again.fingerprint == whole.fingerprint
+
+
+def test_a_filter_of_the_library_may_be_given_again(tiny, interrupt, tmp_path):
+    whole = train(tiny(admission="fac"))
+    interrupt(100)
+    with pytest.raises(TrainingInterrupted):
+        train(tiny(admission="fac", out=tmp_path / "run"))
+    interrupt(None)
+    again = resume(tmp_path / "run", admission=frugalrl.FrugalFilter(warmup_steps=100))
     assert again.fingerprint == whole.fingerprint
 
 

@@ -196,7 +196,7 @@ def resume(
             skipped = "warning: skipped a checkpoint that cannot be read: "
             begun_with = [skipped + warning for warning in found.warnings]
             begun_with.append(f"resuming from {found.path.name}")
-            custom = type(config.admission) if admission else None
+            custom = None if isinstance(config.admission, str) else type(config.admission)
             buffer = ReplayBuffer.from_state_dict(found.state["loop"]["buffer"], custom)
         method, make = content["environment_state"], make_session or Session
         session = make(config, factory, method, directory, progress, say, callbacks)
