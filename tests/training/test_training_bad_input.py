@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from frugalrl import FrugalFilter
 from frugalrl.training import BrokenEnvironmentError, ConfigError, TrainConfig, train
 from frugalrl.training.environments import check_spaces, find_environment
 from frugalrl.training.errors import RunDirectoryError
@@ -118,6 +119,8 @@ def test_unsupported_spaces(observation, action, message, tmp_path):
         ({"fac_bins": 70}, "fac_bins=70 has no effect.*--admission fac"),
         ({"fac_paper": True}, "fac_paper=True has no effect"),
         ({"admission": "random", "fac_bins": 3}, "fac_bins=3 has no.*admission='random'"),
+        ({"admission": FrugalFilter(), "fac_bins": 3}, r"fac_bins=3 has no.*FrugalFilter\("),
+        ({"admission": FrugalFilter(), "fac_paper": True}, "fac_paper=True has no effect"),
         ({"admission": "fac", "fac_bins": 0}, "bins=0"),
         ({"admission": "fac", "fac_kernel": "tophut"}, "fac_kernel='tophut'.*mean 'tophat'"),
         ({"admission": "fac", "fac_bounds": "[[0"}, "fac_bounds"),

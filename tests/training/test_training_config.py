@@ -107,6 +107,8 @@ def test_a_filter_given_as_an_object_is_written_down():
 
     given = frugalrl.FrugalFilter(bins=13, on_equivalent="discard")
     config = written(given)
+    full = resolve(TrainConfig(env="Pendulum-v1", admission=given)).config
+    assert resolve(full).config == full
     assert config.admission == "fac"
     assert make_admission(config, 0).settings == given.settings
     half = written(frugalrl.RandomAdmit(rate=0.5))

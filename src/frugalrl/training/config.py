@@ -439,12 +439,15 @@ def _check_relations(config: Any) -> None:
             f"batch_size={config.batch_size} is more than can ever be stored "
             f"({what}={room}); use batch_size <= {room}"
         )
-    given = [*(["fac_paper"] if config.fac_paper else []), *_filter_settings(config)]
-    if given and isinstance(config.admission, str) and config.admission != "fac":
-        raise ConfigError(
-            f"{given[0]}={getattr(config, given[0])!r} has no effect with "
-            f"admission={config.admission!r}; use admission='fac' (--admission fac)"
-        )
+    if config.admission != "fac":
+        own = {} if isinstance(config.admission, str) else _settings_of(config.admission)
+        given = {**({"fac_paper": True} if config.fac_paper else {}), **_filter_settings(config)}
+        for name, value in given.items():
+            if value != own.get(name):
+                raise ConfigError(
+                    f"{name}={value!r} has no effect with admission={config.admission!r}; "
+                    "use admission='fac' (--admission fac)"
+                )
     if config.wandb:
         try:
             import wandb as _  # noqa: F401
