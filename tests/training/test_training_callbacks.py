@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -148,6 +149,15 @@ def test_starting_from_data(tiny, tmp_path):
     assert not (tmp_path / "never").exists()
     with pytest.raises(ConfigError, match="has no actions"):
         train(tiny(init_buffer={"observations": data["observations"]}))
+    wide = gymnasium.spaces.Box(-2, 2, (2,))
+    with pytest.raises(ConfigError, match=r"actions has shape \(27, 3\), not \(27, 2\)"):
+        train(
+            tiny(
+                env="FrugalSpaces-v0",
+                env_kwargs={"action": wide},
+                init_buffer={**data, "actions": np.zeros((30, 3))},
+            )
+        )
     (tmp_path / "bad.npz").write_bytes(b"no")
     with pytest.raises(ConfigError, match="cannot be read"):
         train(tiny(init_buffer=tmp_path / "bad.npz"))

@@ -375,7 +375,8 @@ def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
     manner of D4RL or Minari: observations, actions, rewards, terminals, timeouts, and
     next_observations, which otherwise follow from the order of the rows.
     """
-    if isinstance(source, (str, os.PathLike)) and not str(source).endswith(".npz"):
+    is_buffer = isinstance(source, (str, os.PathLike)) and not str(source).endswith(".npz")
+    if is_buffer:
         path = Path(source)
         file = path / "buffer.safetensors" if path.is_dir() else path
         if not file.is_file():
@@ -384,8 +385,6 @@ def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
         arrays = {name: np.asarray(getattr(held, name)) for name in _NAMES}
     else:
         arrays = _read_arrays(source)
-        bounds = agent.policy_state()
-        arrays["actions"] = ActionScale(bounds["low"], bounds["high"]).to_unit(arrays["actions"])
     rows = len(arrays["rewards"])
     for name in ("observations", "next_observations", "actions"):
         space = buffer.action_space if name == "actions" else buffer.observation_space
@@ -393,6 +392,9 @@ def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
             raise ConfigError(
                 f"init_buffer: {name} has shape {arrays[name].shape}, not {(rows, *space.shape)}"
             )
+    if not is_buffer:  # which holds actions within [-1, 1]
+        bounds = agent.policy_state()
+        arrays["actions"] = ActionScale(bounds["low"], bounds["high"]).to_unit(arrays["actions"])
     buffer.extend(*(arrays[name] for name in _NAMES))
     return rows
 
