@@ -146,12 +146,12 @@ def configuration_lines(resolved: Resolved) -> list[str]:
             or (name == "action_noise_std" and config.action_noise == "none")
         )
         if not without_effect:
-            groups[origin].append(f"{name} {_show(getattr(config, name))}")
+            groups[origin].append(f"{name} {_value_text(getattr(config, name))}")
     named = set(resolved.origins) | {"env", "algo", "admission", "seed", "out"}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name not in named and value not in (field.default, None, {}):
-            groups["given"].append(f"{field.name} {_show(value)}")
+            groups["given"].append(f"{field.name} {_value_text(value)}")
     width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
     for group, settings in groups.items():
         if settings:
@@ -211,7 +211,7 @@ def mean_interval(values: Any) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _show(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, tuple):
         return "x".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

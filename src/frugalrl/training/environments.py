@@ -110,7 +110,7 @@ def find_environment(
         ConfigError: the id is misspelled, outdated or from a package that is not installed; the
             message names the nearest match or the command that installs the package.
     """
-    rest = (kwargs or {}, tuple(map(_wrapper, wrappers)), max_episode_steps)
+    rest = (kwargs or {}, tuple(map(_find_wrapper, wrappers)), max_episode_steps)
     if isinstance(env, gymnasium.Env) and kwargs:
         raise ConfigError(f"env_kwargs={kwargs!r} does not fit env={env}: it is made already")
     if isinstance(env, gymnasium.Env) or callable(env):
@@ -137,7 +137,7 @@ def make_factory(config: TrainConfig) -> EnvironmentFactory:
     )
 
 
-def _wrapper(wrapper: Any) -> Any:
+def _find_wrapper(wrapper: Any) -> Any:
     if not isinstance(wrapper, str):
         return wrapper
     module, _, name = wrapper.replace(":", ".").rpartition(".")

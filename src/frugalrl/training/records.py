@@ -237,9 +237,8 @@ class Recorder:
         if self._files:
             self._files["metrics"].write(full.values())
         if self._files and episodes is not None:
-            table = episodes.to_dict()
-            names = ("seeds", "rewards", "lengths", "control_costs")
-            rows = zip(*(table[name] for name in names), strict=True)
+            parts = episodes.seeds, episodes.rewards, episodes.lengths, episodes.control_costs
+            rows = zip(*(part.tolist() for part in parts), strict=True)
             for number, values in enumerate(rows):
                 self._files["evaluations"].write([full["env_steps"], number, *values])
         for write in self._write:

@@ -33,7 +33,7 @@ StateMethod = Literal["fields", "replay", "fresh"]
 """How an environment's state is kept; see `env_state`."""
 
 
-class Found(NamedTuple):
+class Checkpoint(NamedTuple):
     """A checkpoint that could be read."""
 
     path: Path
@@ -82,7 +82,7 @@ class CheckpointStore:
         """List the checkpoints, newest first."""
         return sorted(self.folder.glob("step-*.safetensors"), reverse=True)
 
-    def newest(self, *, tidy: bool = False) -> Found | None:
+    def newest(self, *, tidy: bool = False) -> Checkpoint | None:
         """Read the newest checkpoint that is whole; None if there never was one.
 
         Args:
@@ -102,7 +102,7 @@ class CheckpointStore:
             for damaged in paths[: len(warnings)] if tidy else ():
                 # Or it would pass for the newest again.
                 damaged.rename(damaged.with_suffix(".damaged"))
-            return Found(path, state, warnings)
+            return Checkpoint(path, state, warnings)
         if warnings:
             raise TrainingError("no checkpoint can be read: " + "; ".join(warnings))
         return None

@@ -37,7 +37,7 @@ from frugalrl.training.environments import EnvironmentFactory, make_factory
 from frugalrl.training.errors import ConfigError, RunDirectoryError
 from frugalrl.training.evaluation import load_policy
 from frugalrl.training.process import limit_threads
-from frugalrl.training.run_directory import KIND, VERSION, Found, RunDirectory, StateMethod
+from frugalrl.training.run_directory import KIND, VERSION, Checkpoint, RunDirectory, StateMethod
 from frugalrl.training.session import Session, TrainResult
 
 Say = Callable[[str], None]
@@ -54,8 +54,8 @@ class Seeds(NamedTuple):
     @classmethod
     def draw(cls, seed: int, environments: int) -> Seeds:
         """Draw seeds that no other run's parts share."""
-        words = np.random.SeedSequence(seed).generate_state(3 + environments).tolist()
-        return cls(words[0], words[1], words[2], words[3:])
+        seeds = np.random.SeedSequence(seed).generate_state(3 + environments).tolist()
+        return cls(*seeds[:3], seeds[3:])
 
 
 def train(
@@ -213,7 +213,7 @@ def _checked(config: TrainConfig) -> tuple[EnvironmentFactory, tuple[Box, Box], 
 
 
 # Settings that may differ from those a run was begun with: they leave no trace in training.
-_FREE = {
+_MAY_DIFFER = {
     *("out", "steps", "quiet", "log_every", "checkpoint_every", "keep_checkpoints"),
     *("eval_every", "eval_episodes", "eval_seed", "final_episodes", "final_seed"),
     *("save_buffer", "tensorboard", "wandb", "worker_timeout"),
@@ -224,7 +224,7 @@ _FREE = {
 def _check_same_run(config: TrainConfig, begun: dict[str, Any], directory: RunDirectory) -> None:
     """Refuse to go on with other settings than those that the checkpoint comes from."""
     now = json.loads(json.dumps(config.to_dict()))
-    for name in sorted(set(now) - _FREE):
+    for name in sorted(set(now) - _MAY_DIFFER):
         if now[name] != begun.get(name):
             raise RunDirectoryError(
                 f"{directory.config} says {name}={now[name]!r}, but the run was made with "
@@ -232,7 +232,7 @@ def _check_same_run(config: TrainConfig, begun: dict[str, Any], directory: RunDi
             )
 
 
-def _last_state(directory: RunDirectory) -> Found | None:
+def _last_state(directory: RunDirectory) -> Checkpoint | None:
     """Read what a run goes on from: a checkpoint, or what it left when it was finished.
 
     One that cannot say how it was finished has its end again, or all of it if nothing was left.
@@ -248,7 +248,7 @@ def _last_state(directory: RunDirectory) -> Found | None:
     state = load_state(directory.state, kind=KIND, version=VERSION)
     buffer = load_state(directory.buffer, kind=replay_buffer.KIND, version=replay_buffer.VERSION)
     state["loop"]["buffer"] = buffer
-    return Found(directory.state, state, [])
+    return Checkpoint(directory.state, state, [])
 
 
 def _with_objects(config: TrainConfig, admission: Any, env: Any) -> TrainConfig:

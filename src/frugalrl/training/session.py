@@ -225,7 +225,7 @@ class Session:
         raise TrainingInterrupted(self._guard.signum, self._path)
 
     def _pause(self) -> bool:
-        return self._guard.signum is not None or self._progress.due
+        return self._guard.triggered or self._progress.due
 
     def _next_duty(self) -> int:
         config, now = self.config, self._loop.env_steps
