@@ -86,6 +86,9 @@ def test_runs_of_own_environments_are_resumed(tiny, interrupt, tmp_path):
         resume(tmp_path / "own")
     with pytest.raises(ConfigError, match="is not the run's"):
         resume(tmp_path / "own", env=training_worlds.Point)
+    with pytest.raises(ConfigError, match="only be made by its own code: give the object itself"):
+        frugalrl.evaluate(tmp_path / "own")
+    assert len(frugalrl.evaluate(tmp_path / "own", make, episodes=2).rewards) == 2
     assert frugalrl.resume(tmp_path / "own", env=make).fingerprint == whole.fingerprint
     assert frugalrl.resume(tmp_path / "importable").fingerprint == whole.fingerprint
 

@@ -55,7 +55,8 @@ class Seeds(NamedTuple):
     def draw(cls, seed: int, environments: int) -> Seeds:
         """Draw seeds that no other run's parts share."""
         seeds = np.random.SeedSequence(seed).generate_state(3 + environments).tolist()
-        return cls(*seeds[:3], seeds[3:])
+        agent, buffer, admission, *environment_seeds = seeds
+        return cls(agent, buffer, admission, environment_seeds)
 
 
 def train(
