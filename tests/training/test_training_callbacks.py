@@ -142,6 +142,9 @@ def test_starting_from_data(tiny, tmp_path):
         np.testing.assert_allclose(held.next_observations[:4], following, rtol=1e-6)
     for changes, message in (
         ({"rewards": data["rewards"][:5]}, "has 30 rows, rewards 5"),
+        ({"rewards": 5.0}, "has 30 rows, rewards 1"),
+        ({"rewards": data["rewards"][:, None]}, r"rewards has shape \(27, 1\), not \(27,\)"),
+        ({"rewards": np.array(["much"] * 30)}, "rewards cannot be read: could not convert"),
         ({"observations": np.zeros((30, 3))}, r"shape \(27, 3\)"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -158,6 +161,9 @@ def test_starting_from_data(tiny, tmp_path):
                 init_buffer={**data, "actions": np.zeros((30, 3))},
             )
         )
-    (tmp_path / "bad.npz").write_bytes(b"no")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        train(tiny(init_buffer=tmp_path / "bad.npz"))
+    nothing = {name: values[:0] for name, values in data.items()}
+    assert len(train(tiny(init_buffer=nothing)).buffer) == 240
+    for content in (b"no", (tmp_path / "data.npz").read_bytes()[:-40]):
+        (tmp_path / "bad.npz").write_bytes(content)
+        with pytest.raises(ConfigError, match="cannot be read"):
+            train(tiny(init_buffer=tmp_path / "bad.npz"))

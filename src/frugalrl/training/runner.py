@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
+from numpy.typing import NDArray
 
 from frugalrl.agents import make_agent
 from frugalrl.agents.agent import Agent
@@ -387,12 +388,12 @@ def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
     else:
         arrays = _read_arrays(source)
     rows = len(arrays["rewards"])
-    for name in ("observations", "next_observations", "actions"):
-        space = buffer.action_space if name == "actions" else buffer.observation_space
-        if arrays[name].shape != (rows, *space.shape):
-            raise ConfigError(
-                f"init_buffer: {name} has shape {arrays[name].shape}, not {(rows, *space.shape)}"
-            )
+    shapes = {"actions": buffer.action_space.shape}
+    shapes |= dict.fromkeys(("observations", "next_observations"), buffer.observation_space.shape)
+    for name, values in arrays.items():
+        expected = (rows, *shapes.get(name, ()))
+        if values.shape != expected:
+            raise ConfigError(f"init_buffer: {name} has shape {values.shape}, not {expected}")
     if not is_buffer:  # which holds actions within [-1, 1]
         bounds = agent.policy_state()
         arrays["actions"] = ActionScale(bounds["low"], bounds["high"]).to_unit(arrays["actions"])
@@ -400,18 +401,24 @@ def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:
     return rows
 
 
-def _read_arrays(source: Any) -> dict[str, Any]:
+def _read_arrays(source: Any) -> dict[str, NDArray[Any]]:
     """Read the arrays of a dataset under our names for them."""
     if isinstance(source, (str, os.PathLike)):
         try:
             with np.load(source, allow_pickle=False) as file:
                 source = {name: file[name] for name in file.files}
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever a damaged archive leads to
             raise ConfigError(f"init_buffer={str(source)!r} cannot be read: {error}") from error
     if not isinstance(source, Mapping):
         raise ConfigError(f"init_buffer={source!r} is neither a path nor a mapping of arrays")
-    spellings = [(name, other) for name, known in _NAMES.items() for other in known]
-    arrays = {name: np.asarray(source[other]) for name, other in spellings if other in source}
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, spellings in _NAMES.items():
+        kind = bool if name in ("terminated", "truncated") else np.float32
+        for spelling in [it for it in spellings if it in source]:
+            try:
+                arrays[name] = np.atleast_1d(np.asarray(source[spelling], kind))
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"init_buffer: {spelling} cannot be read: {error}") from error
     for name in ("observations", "actions", "rewards", "terminated"):
         if name not in arrays:
             raise ConfigError(
@@ -422,12 +429,10 @@ def _read_arrays(source: Any) -> dict[str, Any]:
     for name, values in arrays.items():
         if len(values) != rows + (last_too and name == "observations" and len(values) > rows):
             raise ConfigError(f"init_buffer: {name} has {len(values)} rows, rewards {rows}")
-    kinds = {"terminated": bool, "truncated": bool}
-    arrays = {name: values.astype(kinds.get(name, np.float32)) for name, values in arrays.items()}
     return _with_next_observations(arrays) if last_too else arrays
 
 
-def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
+def _with_next_observations(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Take each row's next observation from the row after it; an episode's last row is left out.
 
     Where an episode ended by itself, what follows does not matter, so that row stays.
@@ -438,7 +443,7 @@ def _with_next_observations(arrays: dict[str, Any]) -> dict[str, Any]:
     following = np.concatenate([observations[1:], observations[-1:]])
     following[terminated] = observations[terminated]
     keep = ~arrays["truncated"] | terminated
-    keep[-1] = terminated[-1]
+    keep[-1:] = terminated[-1:]
     return {
         name: values[keep] for name, values in (*arrays.items(), ("next_observations", following))
     }
