@@ -389,25 +389,26 @@ def _with_numbers(config: TrainConfig) -> TrainConfig:
     """Check numbers, and make them Python's: NumPy's, and 1e6 where a whole one is wanted."""
     import numpy as np
 
-    scalars = {name: value for name, value in vars(config).items() if isinstance(value, np.generic)}
-    config = dataclasses.replace(config, **{name: it.item() for name, it in scalars.items()})
-    whole: dict[str, Any] = {}
+    values = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in vars(config).items()
+    }
     try:
         for name, least in _LEAST.items():
-            value = getattr(config, name)
+            value = values[name]
             if isinstance(value, float) and value.is_integer():
                 value = int(value)
             if value is not None:
-                whole[name] = integer_from(name, value, least)
+                values[name] = integer_from(name, value, least)
         for name in ("stop_reward", "stop_seconds"):
-            if getattr(config, name) is not None:
-                number_from(name, getattr(config, name))
+            if values[name] is not None:
+                number_from(name, values[name])
         share = "a number above 0 and up to 1"
-        number_from("random_rate", config.random_rate, share, lambda rate: 0.0 < rate <= 1.0)
-        number_from("worker_timeout", config.worker_timeout, "a number of seconds", is_positive)
+        number_from("random_rate", values["random_rate"], share, lambda rate: 0.0 < rate <= 1.0)
+        number_from("worker_timeout", values["worker_timeout"], "a number of seconds", is_positive)
     except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from None
-    return dataclasses.replace(config, **whole)
+    return dataclasses.replace(config, **values)
 
 
 def _check_relations(config: Any) -> None:

@@ -216,13 +216,11 @@ class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.start: EnvState = {}
         self.actions: list[np.ndarray[Any, Any]] = []
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, **how: Any) -> tuple[Any, dict[str, Any]]:
         """Begin a new episode and a new record."""
         self.start = {**_start(self), "seed": seed}
         self.actions = []
-        return self.env.reset(seed=seed, options=options)
+        return self.env.reset(seed=seed, **how)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and remember the action."""

@@ -228,11 +228,6 @@ def _checked(
     return result
 
 
-def success(info: dict[str, Any]) -> list[float]:
-    """Give whether an episode was a success, where its last info says so."""
-    return [float(info["is_success"])] if "is_success" in info else []
-
-
 def _is_retired(spec: EnvSpec) -> bool:
     """Whether the id is registered only to say that it moved away."""
     return "mujoco_py" in getattr(spec.entry_point, "__name__", "")

@@ -116,7 +116,8 @@ def run_episodes(
             if length % _ASK_EVERY == 0 and stop():
                 return None
         rows.append((total, length, cost, float(reward)))
-        successes += environments.success(info)
+        if "is_success" in info:
+            successes.append(float(info["is_success"]))
     rewards, lengths, costs, lasts = map(np.array, zip(*rows, strict=True))
     numbers = np.asarray(seeds, np.int64)
     return Episodes(numbers, rewards, lengths, costs, lasts, np.array(successes), cut)

@@ -81,7 +81,8 @@ class SyncGroup:
             final[row] = observation
             if terminated[row] or truncated[row]:
                 any_ended = True
-                successes += environments.success(info)
+                if "is_success" in info:
+                    successes.append(float(info["is_success"]))
                 observation = environments.reset(environment, self._shape[1:])
             current[row] = observation
         return Step(final, rewards, terminated, truncated, current, any_ended, successes)
