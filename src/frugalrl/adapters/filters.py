@@ -5,18 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from gymnasium.spaces import Box
 
 from frugalrl.admission.controls import AdmitAll
 from frugalrl.admission.frugal import FrugalFilter
-from frugalrl.admission.protocol import AdmissionFilter, Decisions
+from frugalrl.admission.protocol import AdmissionFilter, Decisions, Floats, Slots
 from frugalrl.checks import check_choice, refuse_class
-
-if TYPE_CHECKING:
-    from frugalrl.admission.protocol import Floats, Slots
 
 
 @contextmanager

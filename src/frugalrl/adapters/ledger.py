@@ -140,11 +140,10 @@ class AdmissionLedger:
 
     def _close_gaps(self, move: CopyRows) -> None:
         """Move the last rows to where slots are free by now; this may be done again."""
-        is_free = np.ones(len(self._position_of), dtype=np.bool_)
-        held = self._books.oldest_first()
-        is_free[held[held < len(is_free)]] = False
-        self._position_of[is_free] = -1
         placed = np.flatnonzero(self._position_of >= 0)
+        is_held = np.isin(placed, self._books.oldest_first())
+        self._position_of[placed[~is_held]] = -1
+        placed = placed[is_held]
         placed = placed[np.argsort(self._position_of[placed])]
         positions = self._position_of[placed].astype(np.int64)
         self._size = len(placed)
