@@ -181,5 +181,4 @@ def code_versions() -> dict[str, str]:
 
 def last_line(error: Exception) -> str:
     """Give the last line of what Ray says: the first ones are its own."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return str(error).strip().rpartition("\n")[2].strip() or type(error).__name__

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.admission.protocol import REPLACE, STORE
-
-if TYPE_CHECKING:
-    from frugalrl.admission.frugal import FrugalFilter
 
 MOST_REWARDS = 32
 """Of a cell. The density around a reward is then known to 1/32, and is compared with about 1/5."""
@@ -70,8 +68,6 @@ class EdgeFilter:
     """
 
     def __init__(self, snapshot: Snapshot, seed: int) -> None:
-        from frugalrl.admission.frugal import FrugalFilter
-
         self.version = snapshot.version
         self._refresh = snapshot.refresh
         self._generator = np.random.default_rng(seed)

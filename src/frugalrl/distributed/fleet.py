@@ -6,16 +6,14 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from frugalrl.distributed.cluster import last_line
 from frugalrl.distributed.rollout import Fragment, Rollout
 from frugalrl.training.config import TrainConfig
 from frugalrl.training.env_state import Restored
+from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
-
-if TYPE_CHECKING:
-    from frugalrl.training.environments import EnvironmentFactory
 
 START_SECONDS = 60.0
 _MOST_FAILURES = 5  # in a row, of one actor

@@ -207,9 +207,9 @@ def _accompany(process: subprocess.Popen[bytes], copy: RunCopy) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def _push_at_last(copy: RunCopy, *, ended: bool, tries: int = 4) -> None:
+def _push_at_last(copy: RunCopy, *, ended: bool) -> None:
     """Copy the last state, patiently: without it the work was for nothing."""
-    for attempt in range(tries):
+    for wait in (1.0, 2.0, 4.0, None):
         try:
             copy.push(ended=ended)
             return
@@ -217,9 +217,9 @@ def _push_at_last(copy: RunCopy, *, ended: bool, tries: int = 4) -> None:
             raise
         except Exception as error:
             # Every file system has errors of its own.
-            if attempt == tries - 1:
+            if wait is None:
                 raise StorageError(f"the run's files cannot be written: {error!r}") from error
-            time.sleep(2.0**attempt)
+            time.sleep(wait)
 
 
 @contextlib.contextmanager

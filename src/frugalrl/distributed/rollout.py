@@ -6,7 +6,7 @@ import dataclasses
 import socket
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from threadpoolctl import threadpool_limits
 from frugalrl.agents.agent import Agent, make_agent
 from frugalrl.distributed.edge import EdgeFilter, Snapshot
 from frugalrl.training.config import TrainConfig, agent_settings
+from frugalrl.training.environments import EnvironmentFactory
 from frugalrl.training.vector import SyncGroup
-
-if TYPE_CHECKING:
-    from frugalrl.training.environments import EnvironmentFactory
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -104,7 +102,6 @@ class Rollout:
         self._factory = factory
         self._group: SyncGroup | None = None
         self._agent: Agent
-        self._version = -1
         self._edge: EdgeFilter | None = None
         self._observations: Floats
         self._episodes = np.zeros((config.envs, 2))  # reward and length so far
@@ -139,9 +136,7 @@ class Rollout:
         if self._group is None:
             self._group = self._begin(sequence)
         group, agent = self._group, self._agent
-        if version != self._version:
-            agent.act_with(weights)
-            self._version = version
+        agent.act_with(weights)
         agent.rollout_started()
         taken: list[tuple[Any, ...]] = []
         episodes = [np.empty((0, 2))]

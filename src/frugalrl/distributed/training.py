@@ -242,7 +242,7 @@ class LearnerLoop(TrainingLoop):
         if not learned.is_fitted:  # type: ignore[attr-defined]
             return
         gone_by = (self.env_steps - self._snapshot_step) * self._row_bytes
-        if self._snapshot is not None and gone_by < _SNAPSHOT_SHARE * self._snapshot_bytes:
+        if gone_by < _SNAPSHOT_SHARE * self._snapshot_bytes:
             return
         taken = take_snapshot(cast("Any", learned), self.updates, self._settings.edge_refresh)
         self._snapshot, self._snapshot_step = self._fleet.put(taken), self.env_steps
