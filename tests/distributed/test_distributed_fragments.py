@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frugalrl.distributed import rollout
 from frugalrl.distributed.rollout import Rollout, pack
 from frugalrl.training.config import resolve
 from frugalrl.training.runner import make_factory
@@ -114,8 +115,9 @@ def test_an_actor_that_was_started_again_begins_elsewhere(make_actor, weights):
     assert not np.array_equal(first.states, second.states)
 
 
-def test_a_slow_environment_makes_short_fragments(make_actor, weights):
-    fragment = make_actor(envs=2).collect(0, 1000, 0, weights, seconds=0.0)
+def test_a_slow_environment_makes_short_fragments(make_actor, weights, monkeypatch):
+    monkeypatch.setattr(rollout, "_MOST_SECONDS", 0.0)
+    fragment = make_actor(envs=2).collect(0, 1000, 0, weights)
     assert fragment.steps == 2 == len(fragment.rewards)
 
 

@@ -297,10 +297,10 @@ def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch
     monkeypatch.setattr(ray_grid.subprocess, "Popen", remember)
     monkeypatch.setattr(RunCopy, "push", push_and_kill)
     with pytest.raises(WorkerKilledError, match="signal 9"):
-        bring_to_end(storage.url, keep_buffer=False)
+        bring_to_end(storage.url, keep_buffer=False, expected=code_versions())
     assert any("checkpoints" in name for name in storage.names())
     assert "done.json" not in storage.names()
-    assert bring_to_end(storage.url, keep_buffer=True) == 0
+    assert bring_to_end(storage.url, keep_buffer=True, expected=code_versions()) == 0
     assert {"done.json", "run/final.json", "run/buffer.safetensors"} <= {*storage.names()}
     assert not any("checkpoints" in name for name in storage.names())
     assert b"resuming from step-" in storage.read("run/run.log")
@@ -311,7 +311,7 @@ def test_a_run_survives_the_death_of_its_process_in_memory(tmp_path, monkeypatch
 
 def test_a_node_that_does_not_see_the_storage_says_so(tmp_path):
     with pytest.raises(StorageError, match=r"finds no run.json in .*--storage"):
-        bring_to_end(str(tmp_path), keep_buffer=False)
+        bring_to_end(str(tmp_path), keep_buffer=False, expected=code_versions())
 
 
 def test_a_node_with_other_versions_is_refused(tmp_path):

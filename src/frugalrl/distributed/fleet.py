@@ -67,19 +67,19 @@ class Measures:
     """Time in which the learner waited for fragments."""
 
 
-class Ask(NamedTuple):
+class _Ask(NamedTuple):
     """A fragment that was asked for."""
 
     actor: int
     sequence: int
     steps: int
-    deaths: int = 0
+    deaths: int
     """Of the actor, before it was asked."""
 
 
 @dataclasses.dataclass
-class _Standing:
-    """How one actor stands."""
+class _ActorState:
+    """What the learner knows of an actor."""
 
     handle: Any
     has_answered: bool = False
@@ -88,7 +88,7 @@ class _Standing:
     """Deaths since its last fragment."""
     deaths: int = 0
     """In all: what was asked for before one of them is lost with it, not by another."""
-    heard: float = 0.0
+    last_heard: float = 0.0
     """When it last answered, or was asked with nothing else to do."""
 
 
@@ -116,8 +116,8 @@ class Fleet:
         lean = dataclasses.replace(config, admission="none", out=None)
         # With retries asks wait while an actor starts again; without, they would fail until it has.
         make = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)(Rollout)
-        self._actors = [_Standing(make.remote(i, lean, factory)) for i in range(actors)]
-        self._asked: dict[Any, Ask] = {}
+        self._actors = [_ActorState(make.remote(i, lean, factory)) for i in range(actors)]
+        self._asked: dict[Any, _Ask] = {}
         self._ready: deque[Any] = deque()
         self.hosts = self._wait_for_all()
         """Hosts that have actors."""
@@ -131,23 +131,19 @@ class Fleet:
         """Steps that were asked for and have not come."""
         return sum(ask.steps for ask in self._asked.values())
 
-    def can_ask(self, actor: int, most: int) -> bool:
-        """Whether an actor may be asked for one more fragment, with `most` of them under way."""
-        return len(self.under_way(actor)) < most
-
     def under_way(self, actor: int) -> set[int]:
         """Give the numbers of the fragments that an actor was asked for and has not sent."""
         return {ask.sequence for ask in self._asked.values() if ask.actor == actor}
 
-    def ask(self, ask: Ask, version: int, weights: Any, snapshot: Any, **how: Any) -> None:
+    def ask(self, actor: int, sequence: int, steps: int, *published: Any, random: bool) -> None:
         """Ask an actor for a fragment; see `Rollout.collect`."""
-        standing = self._actors[ask.actor]
-        if not self.under_way(ask.actor):
-            standing.heard = time.monotonic()
+        state = self._actors[actor]
+        if not self.under_way(actor):
+            state.last_heard = time.monotonic()
         # A fragment that was begun is not tried again: it is lost, and asked for anew.
-        collect = standing.handle.collect.options(max_task_retries=0)
-        reference = collect.remote(ask.sequence, ask.steps, version, weights, snapshot, **how)
-        self._asked[reference] = ask._replace(deaths=standing.deaths)
+        collect = state.handle.collect.options(max_task_retries=0)
+        reference = collect.remote(sequence, steps, *published, random=random)
+        self._asked[reference] = _Ask(actor, sequence, steps, state.deaths)
 
     def take(self, seconds: float) -> Fragment | None:
         """Wait for a fragment for so long at most; None where none has come, or its actor died.
@@ -169,33 +165,29 @@ class Fleet:
 
     def _receive(self, reference: Any) -> Fragment | None:
         ask = self._asked.pop(reference)
-        standing = self._actors[ask.actor]
-        standing.heard = time.monotonic()
+        state = self._actors[ask.actor]
+        state.last_heard = time.monotonic()
         try:
             fragment: Fragment = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             raise BrokenEnvironmentError(f"actor {ask.actor} raised:\n{error}") from None
         except self._ray.exceptions.RayError as error:
-            self._mourn(ask, error)
+            self.measures.lost += 1
+            if ask.deaths == state.deaths:  # or else lost by a death that is counted
+                self._say(f"actor {ask.actor} died and is started again: {last_line(error)}")
+                self._count_death(ask.actor, str(error).strip())
             return None
-        standing.failures, standing.has_answered = 0, True
+        state.failures, state.has_answered = 0, True
         return fragment
 
-    def _mourn(self, ask: Ask, error: Exception) -> None:
-        """Write a fragment off; Ray starts the actor again."""
-        self.measures.lost += 1
-        if ask.deaths == self._actors[ask.actor].deaths:  # or else of the same death as another
-            self._say(f"actor {ask.actor} died and is started again: {last_line(error)}")
-            self._count_death(ask.actor, str(error).strip())
-
     def _count_death(self, actor: int, reason: str) -> None:
-        standing = self._actors[actor]
+        state = self._actors[actor]
         self.measures.restarts += 1
-        standing.deaths, standing.failures = standing.deaths + 1, standing.failures + 1
-        standing.has_answered = False
-        if standing.failures >= _MOST_FAILURES:
+        state.deaths, state.failures = state.deaths + 1, state.failures + 1
+        state.has_answered = False
+        if state.failures >= _MOST_FAILURES:
             raise BrokenEnvironmentError(
-                f"actor {actor} died {standing.failures} times in a row; the last time: {reason}"
+                f"actor {actor} died {state.failures} times in a row; the last time: {reason}"
             )
 
     def _kill_the_silent(self, ready: list[Any], rest: list[Any]) -> None:
@@ -206,13 +198,13 @@ class Fleet:
         now = time.monotonic()
         silent = {self._asked[reference].actor for reference in rest}
         for actor in silent - {self._asked[reference].actor for reference in ready}:
-            standing = self._actors[actor]
-            patience = self._patience + (0.0 if standing.has_answered else START_SECONDS)
-            if now - standing.heard > patience:
-                standing.heard = now
+            state = self._actors[actor]
+            patience = self._patience + (0.0 if state.has_answered else START_SECONDS)
+            if now - state.last_heard > patience:
+                state.last_heard = now
                 silence = f"actor {actor} has not answered for {patience:g} s and is killed"
                 self._say(silence)
-                self._ray.kill(standing.handle, no_restart=False)
+                self._ray.kill(state.handle, no_restart=False)
                 self._count_death(actor, silence)
 
     def capture(self) -> list[Any]:
@@ -225,15 +217,15 @@ class Fleet:
 
     def close(self) -> None:
         """End the actors."""
-        for standing in self._actors:
-            self._ray.kill(standing.handle, no_restart=True)
+        for state in self._actors:
+            self._ray.kill(state.handle, no_restart=True)
         self._asked.clear()
         self._ready.clear()
 
     def _wait_for_all(self) -> int:
         """Wait until every actor has started; gives on how many hosts."""
-        hello = [standing.handle.host.remote() for standing in self._actors]
-        there, missing = self._ray.wait(hello, num_returns=len(hello), timeout=START_SECONDS)
+        asked = [state.handle.host.remote() for state in self._actors]
+        there, missing = self._ray.wait(asked, num_returns=len(asked), timeout=START_SECONDS)
         try:
             hosts = set(self._ray.get(there))
         except self._ray.exceptions.RayError as error:
@@ -243,7 +235,7 @@ class Fleet:
             free = self._ray.available_resources().get("CPU", 0.0)
             self.close()
             raise ConfigError(
-                f"actors={len(hello)}, but only {len(there)} started within {START_SECONDS:g} s: "
+                f"actors={len(asked)}, but only {len(there)} started within {START_SECONDS:g} s: "
                 f"the cluster has {free:g} processors free; is another job on it?"
             )
         return len(hosts)

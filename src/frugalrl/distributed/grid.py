@@ -146,7 +146,7 @@ class RayRun:
 
 
 def bring_to_end(
-    url: str, *, keep_buffer: bool, gpu: bool = False, expected: dict[str, str] | None = None
+    url: str, *, keep_buffer: bool, expected: dict[str, str], gpu: bool = False
 ) -> int:
     """Bring a run to its end from wherever it is in storage; the body of a task.
 
@@ -161,8 +161,7 @@ def bring_to_end(
         StorageError: the run is not in storage, or its files cannot be written there.
         WorkerKilledError: the process was killed.
     """
-    if expected is not None:
-        check_node(expected)
+    check_node(expected)
     with _scratch() as folder:
         copy = RunCopy(SharedDirectory(url), folder)
         if RUN_FILE not in copy.fetch():

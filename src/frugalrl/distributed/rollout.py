@@ -23,6 +23,9 @@ Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int32]
 
+_MOST_SECONDS = 1.0
+"""After so long a fragment has as many steps as were taken."""
+
 
 class Fragment(NamedTuple):
     """Some steps of one actor's environments; (actor, sequence) names it."""
@@ -102,6 +105,7 @@ class Rollout:
         self._factory = factory
         self._group: SyncGroup | None = None
         self._agent: Agent
+        self._version = -1
         self._edge: EdgeFilter | None = None
         self._observations: Floats
         self._episodes = np.zeros((config.envs, 2))  # reward and length so far
@@ -119,30 +123,30 @@ class Rollout:
         snapshot: Snapshot | None = None,
         *,
         random: bool = False,
-        seconds: float = 1.0,
     ) -> Fragment:
         """Take some steps.
 
         Args:
             sequence: number of the fragment.
-            steps: how many, all environments together.
+            steps: how many, all environments together; fewer where they take long.
             version: updates behind the weights.
             weights: the actor network's flat vector.
             snapshot: of the learner's filter: send only what it would likely keep.
             random: act at random instead.
-            seconds: time after which fewer steps will do.
         """
         begun = time.perf_counter()
         if self._group is None:
             self._group = self._begin(sequence)
         group, agent = self._group, self._agent
-        agent.act_with(weights)
+        if version != self._version:
+            agent.act_with(weights)
+            self._version = version
         agent.rollout_started()
         taken: list[tuple[Any, ...]] = []
         episodes = [np.empty((0, 2))]
         successes: list[float] = []
         most = -(-steps // group.count)
-        while len(taken) < most and (not taken or time.perf_counter() - begun < seconds):
+        while len(taken) < most and (not taken or time.perf_counter() - begun < _MOST_SECONDS):
             acting = np.nan_to_num(self._observations, nan=0.0, posinf=0.0, neginf=0.0)
             actions = agent.act_random(group.count) if random else agent.act(acting)
             step = group.step(actions.environment)

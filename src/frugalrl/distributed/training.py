@@ -18,7 +18,7 @@ from frugalrl.agents.agent import Agent
 from frugalrl.checks import integer_from
 from frugalrl.distributed.cluster import check_nodes, connected
 from frugalrl.distributed.edge import take_snapshot
-from frugalrl.distributed.fleet import ActorSettings, Ask, Fleet, check_room
+from frugalrl.distributed.fleet import ActorSettings, Fleet, check_room
 from frugalrl.distributed.rollout import Fragment
 from frugalrl.files import write_json
 from frugalrl.replay.buffer import ReplayBuffer
@@ -201,7 +201,7 @@ class LearnerLoop(TrainingLoop):
         """Ask actors for as many fragments as they may have under way."""
         settings, fleet = self._settings, self._fleet
         for actor in actors:
-            while fleet.can_ask(actor, settings.in_flight):
+            while len(fleet.under_way(actor)) < settings.in_flight:
                 before = self.env_steps + fleet.waiting_steps
                 steps = min(settings.fragment_steps, self._steps - before)
                 if steps <= 0:
@@ -211,7 +211,7 @@ class LearnerLoop(TrainingLoop):
                     self._publish()
                 published = self._version, self._weights, self._snapshot
                 is_random = before < self._learning_starts
-                fleet.ask(Ask(actor, self._number(actor), steps), *published, random=is_random)
+                fleet.ask(actor, self._number(actor), steps, *published, random=is_random)
 
     def _number(self, actor: int) -> int:
         """Give the number to ask an actor for: one that never came, or else a new one.
