@@ -116,13 +116,14 @@ class AdmissionLedger:
         last_in.pop(-1, None)
         written = np.sort(np.fromiter(last_in.values(), dtype=np.int64))
         positions = np.full(len(rewards), -1, dtype=np.int64)
-        new = np.sort(slots[written][self._position_of[slots[written]] < 0])
+        taken = slots[written]
+        new = np.sort(taken[self._position_of[taken] < 0])
         if self._size + len(new) > len(self._books):  # the filter has given slots up
             self._close_gaps(move)
         if len(written):
             self._position_of[new] = np.arange(self._size, self._size + len(new))
             self._size += len(new)
-            positions[written] = self._position_of[slots[written]]
+            positions[written] = self._position_of[taken]
             write(written, positions[written])
         self._under_way = None
         return Outcome(codes, positions)

@@ -113,7 +113,7 @@ class ReplayBuffer:
         self.buffer_size = max(integer_from("buffer_size", buffer_size, 1) // self.n_envs, 1)
         self.observation_space = observation_space
         self.action_space = action_space
-        self.action_dim = max(int(np.prod(action_space.shape or (1,))), 1)
+        self.action_dim = int(np.prod(action_space.shape or ()))
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self.device = torch.device(device)
