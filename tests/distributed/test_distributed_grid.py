@@ -339,14 +339,14 @@ def test_scratch_of_processes_that_were_killed_is_deleted(tmp_path, monkeypatch)
     dead.wait()
     (tmp_path / f"frugalrl-run-{dead.pid}-abc").mkdir()
     (tmp_path / f"frugalrl-run-{os.getpid()}-abc").mkdir()
-    (tmp_path / "frugalrl-run-notes").mkdir()
+    others = [f"frugalrl-run-{10**20}", "frugalrl-run-notes"]
+    for name in others:
+        (tmp_path / name).mkdir()
     with ray_grid._scratch() as folder:
         assert folder.parent == tmp_path
-        assert len(list(tmp_path.iterdir())) == 3
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"frugalrl-run-{os.getpid()}-abc",
-        "frugalrl-run-notes",
-    ]
+        assert len(list(tmp_path.iterdir())) == 4
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {f"frugalrl-run-{os.getpid()}-abc", *others}
 
 
 def test_only_runs_with_jax_take_a_gpu(tmp_path, monkeypatch):

@@ -229,7 +229,7 @@ def _scratch() -> Iterator[Path]:
             os.kill(int(left.name.removeprefix(_SCRATCH).partition("-")[0]), 0)
         except ProcessLookupError:
             shutil.rmtree(left, ignore_errors=True)
-        except (OSError, ValueError):
+        except (OSError, ValueError, OverflowError):
             pass  # alive, and another user's; or not ours at all
     prefix = f"{_SCRATCH}{os.getpid()}-"
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
