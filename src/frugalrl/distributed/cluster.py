@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from frugalrl.bench import origin
+from frugalrl.distributed import INSTALL
+from frugalrl.distributed.storage import SharedDirectory
 from frugalrl.training.errors import ConfigError
 
-INSTALL = 'pip install "frugalrl[ray,train]"'
 CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
 _OBJECT_STORE = 200_000_000
@@ -147,8 +148,6 @@ def check_nodes(ray: Any, storage: str | None = None) -> None:
 
 def check_node(expected: dict[str, str], storage: str | None = None) -> None:
     """Refuse to work on this node with other versions, or where storage cannot be written."""
-    from frugalrl.distributed.storage import SharedDirectory
-
     refuse_other_versions(expected, code_versions(), socket.gethostname())
     if storage is not None:
         SharedDirectory(storage).check_writable()

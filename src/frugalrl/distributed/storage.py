@@ -8,7 +8,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from frugalrl.distributed.cluster import INSTALL
+from frugalrl.distributed import INSTALL
 from frugalrl.files import is_leftover, replacing
 from frugalrl.training.errors import ConfigError
 
