@@ -155,8 +155,7 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         # step j of a transition has the index j * rows + position.
         self._lanes: dict[str, NDArray[Any]] = {"serial": np.zeros((1, 0), dtype=np.int64)}
         if self._n_step > 1:
-            for key, kind in _LANES.items():
-                self._lanes[key] = np.zeros((self._n_step, 0), dtype=kind)
+            self._lanes |= {key: np.zeros((self._n_step, 0), kind) for key, kind in _LANES.items()}
         self._steps_asked = 0
 
     def __len__(self) -> int:
@@ -262,18 +261,17 @@ class FrugalReplayBuffer(KeepsLedger, ReplayBuffer):
         rewards = np.zeros((count, self._n_step))
         for row, (episode, first, end) in enumerate(made):
             rewards[row, : end - first] = [step.rew[0] for step in episode.rows[first:end]]
+        lanes = {"serial": np.array([[episode.serial + first for episode, first, _ in made]])}
+        if self._n_step > 1:
+            last = [end - first - 1 for _, first, end in made]
+            lanes["rew"] = rewards.T
+            lanes["done"] = np.arange(self._n_step)[:, None] == last
+            lanes["terminated"] = np.tile(rows.terminated, (self._n_step, 1))
 
         def write(chosen: RowNumbers, positions: RowNumbers) -> None:
-            written = rows if len(chosen) == count else rows[chosen]
-            self._write(written, positions)
-            steps = [made[row] for row in chosen.tolist()]
-            serials = [episode.serial + first for episode, first, _ in steps]
-            self._lanes["serial"][:, positions] = serials
-            if self._n_step > 1:
-                last = [end - first - 1 for _, first, end in steps]
-                self._lanes["rew"][:, positions] = rewards[chosen].T
-                self._lanes["done"][:, positions] = np.arange(self._n_step)[:, None] == last
-                self._lanes["terminated"][:, positions] = np.asarray(written.terminated)
+            self._write(rows if len(chosen) == count else rows[chosen], positions)
+            for key, values in lanes.items():
+                self._lanes[key][:, positions] = values[:, chosen]
 
         others = np.concatenate([_flat(rows.act, count), _flat(rows.obs_next, count)], axis=1)
         finite = np.isfinite(others).all(axis=1)
