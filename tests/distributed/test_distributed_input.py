@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 
+import numpy as np
 import pytest
 
 from frugalrl.cli import main
@@ -179,7 +182,8 @@ def test_options_of_ray_without_ray_are_told(tmp_path, capsys):
         ({"fragment_steps": 0}, {}, "fragment_steps=0"),
         ({"in_flight": 0}, {}, "in_flight=0"),
         ({"publish_updates": -1}, {}, "publish_updates=-1"),
-        ({"edge_refresh": 2.0}, {}, "edge_refresh=2.0"),
+        ({"edge_refresh": 2.0}, {}, "edge_refresh=2.0 is out of range; use a share from 0 to 1"),
+        ({"edge_refresh": "half"}, {}, "edge_refresh='half' is no number"),
         ({"edge_filter": True}, {}, "edge_filter needs the frugal filter, got admission='none'"),
         ({}, {"workers": "async"}, "workers='async'"),
         ({}, {"normalize": "obs"}, "normalize='obs'"),
@@ -189,6 +193,12 @@ def test_options_of_ray_without_ray_are_told(tmp_path, capsys):
 def test_settings_that_cannot_work_are_told(settings, config, message, tiny):
     with pytest.raises(ConfigError, match=message):
         check_settings(tiny(**config), ActorSettings(**{"actors": 1, **settings}))
+
+
+def test_numpys_numbers_are_written_as_pythons(tiny):
+    given = ActorSettings(np.int64(2), in_flight=np.uint8(3), edge_refresh=np.float32(0.5))
+    settings = check_settings(tiny(), given)
+    assert json.loads(json.dumps(asdict(settings))) == asdict(given)
 
 
 @ray_group

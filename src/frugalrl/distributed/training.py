@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from frugalrl.admission.frugal import FrugalFilter
 from frugalrl.agents.agent import Agent
-from frugalrl.checks import integer_from
+from frugalrl.checks import integer_from, number_from
 from frugalrl.distributed.cluster import check_nodes, connected
 from frugalrl.distributed.edge import take_snapshot
 from frugalrl.distributed.fleet import ActorSettings, Fleet, check_room
@@ -59,7 +59,7 @@ def train(
     Raises:
         ConfigError: a setting cannot work, or the cluster cannot be used; nothing was created.
     """
-    check_settings(config, settings)
+    settings = check_settings(config, settings)
     with _sessions(settings, address) as make_session:
         how |= {"make_session": make_session, "actors": dataclasses.asdict(settings)}
         return cast("ActorsResult", runner.train(config, **how))
@@ -95,13 +95,17 @@ def _sessions(settings: ActorSettings, address: str | None) -> Iterator[Callable
         yield partial(LearnerSession, ray, settings)
 
 
-def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
-    """Refuse what cannot work with actors, naming the setting."""
-    for name in ("actors", "fragment_steps", "in_flight", "publish_updates"):
-        try:
-            integer_from(name, getattr(settings, name), 1)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(str(error)) from None
+def check_settings(config: TrainConfig, settings: ActorSettings) -> ActorSettings:
+    """Refuse what cannot work with actors, naming the setting; gives numbers as Python's own."""
+    numbers: dict[str, Any] = {}
+    try:
+        for name in ("actors", "fragment_steps", "in_flight", "publish_updates"):
+            numbers[name] = integer_from(name, getattr(settings, name), 1)
+        numbers["edge_refresh"] = number_from(
+            "edge_refresh", settings.edge_refresh, "a share from 0 to 1", lambda it: 0 <= it <= 1
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(str(error)) from None
     for name, works, why in (
         ("workers", "sync", "which are processes themselves"),
         ("normalize", "none", "each of which would have statistics of its own"),
@@ -112,14 +116,13 @@ def check_settings(config: TrainConfig, settings: ActorSettings) -> None:
                 f"{name}={getattr(config, name)!r} does not work with actors, {why}; leave it at "
                 f"{works!r}"
             )
-    if not 0.0 <= settings.edge_refresh <= 1.0:
-        raise ConfigError(f"edge_refresh={settings.edge_refresh} must be a share from 0 to 1")
     is_frugal = config.admission == "fac" or isinstance(config.admission, FrugalFilter)
     if settings.edge_filter and not is_frugal:
         raise ConfigError(
             f"edge_filter needs the frugal filter, got admission={config.admission!r}; use "
             "--admission fac"
         )
+    return dataclasses.replace(settings, **numbers)
 
 
 class LearnerLoop(TrainingLoop):
