@@ -200,6 +200,9 @@ def test_slots_given_up_leave_no_gaps_and_are_used_again():
         ("slots", [0, 9], "do not fit together"),
         ("positions", [0, 2], "do not belong together"),
         ("books", None, "made before 0.1.0"),
+        ("victims", None, "not the state of a ledger"),
+        ("counters", {}, "not the state of a ledger"),
+        ("run", 3, "not the state of a ledger"),
     ],
 )
 def test_refuses_a_damaged_state(part, value, complaint):
@@ -209,7 +212,8 @@ def test_refuses_a_damaged_state(part, value, complaint):
     if value is None:
         del state[part]
     else:
-        (state if part in state else state["books"])[part] = np.array(value)
+        given = np.array(value) if isinstance(value, list) else value
+        (state if part in state else state["books"])[part] = given
     with pytest.raises(ValueError, match=complaint):
         shelf.ledger.load_state_dict(state)
     assert len(shelf.ledger) == 2

@@ -188,27 +188,33 @@ class AdmissionLedger:
             ValueError: the state is of another filter, capacity or eviction, or is damaged; nothing
                 changes.
         """
-        if "books" not in state:
-            raise ValueError("the state was made before 0.1.0, which does not read it")
-        if state["filter"] != self.admission.name or state["capacity"] != self.capacity:
-            raise ValueError(
-                f"the state is of filter {state['filter']!r} with capacity {state['capacity']}, "
-                f"this buffer has {self.admission.name!r} with {self.capacity}"
-            )
-        eviction = "oldest" if state["victims"] is None else "random"
-        if eviction != self.eviction:
-            raise ValueError(
-                f"the state is of a buffer with eviction={eviction!r}, this one was made with "
-                f"{self.eviction!r}; make it alike"
-            )
-        books = Storage(SLOTS_ALONE, self.capacity, 1, make_victims(eviction))
-        books.load_state_dict(state["books"])
-        if books.victims is not None:
-            books.victims.bit_generator.state = state["victims"]
-        positions = np.asarray(state["positions"], dtype=np.int64)
-        if not np.array_equal(np.sort(positions), np.arange(len(books))):
-            raise ValueError("the state's slots and positions do not belong together")
-        self._hold(books, type(self.admission).from_state_dict(state["admission"]), positions)
+        try:
+            if "books" not in state:
+                raise ValueError("the state was made before 0.1.0, which does not read it")
+            if state["filter"] != self.admission.name or state["capacity"] != self.capacity:
+                raise ValueError(
+                    f"the state is of filter {state['filter']!r} with capacity "
+                    f"{state['capacity']}, this buffer has {self.admission.name!r} with "
+                    f"{self.capacity}"
+                )
+            eviction = "oldest" if state["victims"] is None else "random"
+            if eviction != self.eviction:
+                raise ValueError(
+                    f"the state is of a buffer with eviction={eviction!r}, this one was made with "
+                    f"{self.eviction!r}; make it alike"
+                )
+            books = Storage(SLOTS_ALONE, self.capacity, 1, make_victims(eviction))
+            books.load_state_dict(state["books"])
+            if books.victims is not None:
+                books.victims.bit_generator.state = state["victims"]
+            positions = np.asarray(state["positions"], dtype=np.int64)
+            if not np.array_equal(np.sort(positions), np.arange(len(books))):
+                raise ValueError("the state's slots and positions do not belong together")
+            self._hold(books, type(self.admission).from_state_dict(state["admission"]), positions)
+        except ValueError:
+            raise
+        except Exception as error:  # whatever a file that anyone can write leads to
+            raise ValueError(f"not the state of a ledger ({error!r})") from error
 
 
 class KeepsLedger:
