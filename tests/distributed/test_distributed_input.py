@@ -96,7 +96,9 @@ def test_a_silent_address_is_given_up_after_a_while():
             check_reachable(address, seconds=0.1)
 
 
-@pytest.mark.parametrize("address", ["ray://host:10001", "host", ":6379", "host:port", "h:99999"])
+@pytest.mark.parametrize(
+    "address", ["ray://host:10001", "host", ":6379", "host:port", "h:99999", "a..b:6379", "h:²"]
+)
 def test_what_is_no_address_is_told(address):
     with pytest.raises(ConfigError, match=f"address='{address}'"):
         check_reachable(address, seconds=0.1)

@@ -201,7 +201,9 @@ def test_storage_that_cannot_be_written_is_refused(tmp_path):
         SharedDirectory(tmp_path / "file").check_writable()
 
 
-@pytest.mark.parametrize("url", ["nonsense://somewhere", "s3://bucket/results"])
+@pytest.mark.parametrize(
+    "url", ["nonsense://somewhere", "s3://bucket/results", "ftp://127.0.0.1:1/results"]
+)
 def test_an_unknown_or_uninstalled_protocol_is_refused(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(ConfigError, match=r"cannot be used.*pip install s3fs"):

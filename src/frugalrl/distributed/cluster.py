@@ -104,7 +104,7 @@ def check_reachable(address: str, seconds: float = CONNECT_SECONDS) -> None:
                 answer = line.recv(4)
                 if len(answer) < 4 or answer[3] != _HTTP2_SETTINGS:
                     raise OSError("something answers there, but it is not Ray")
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:  # a host or port can be no name at all
         reason = f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else error
         raise ConfigError(
             f"address={address!r} cannot be reached: {reason}. Is it the host and port that "

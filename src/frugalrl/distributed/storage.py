@@ -28,7 +28,7 @@ class SharedDirectory:
             path.
 
     Raises:
-        ConfigError: fsspec does not know the protocol, or lacks the package for it.
+        ConfigError: fsspec does not know the protocol, lacks the package for it, or cannot connect.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -42,7 +42,8 @@ class SharedDirectory:
         self.url = os.fspath(url)
         try:
             self._files, root = fsspec.core.url_to_fs(self.url)
-        except (ValueError, ImportError) as error:
+        except Exception as error:
+            # Every file system has errors of its own.
             raise ConfigError(
                 f"storage={self.url!r} cannot be used: {error}; a path works, or a URL of fsspec "
                 "such as s3://bucket/results (pip install s3fs)"
