@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from frugalrl.bench import statistics
+from frugalrl.bench.measures import finite_mean
 from frugalrl.bench.results import Result, Results
 from frugalrl.bench.statistics import Comparison, Estimate, Scores
 
@@ -38,8 +39,7 @@ class MethodSummary:
     rewards: dict[int, float]
     reward: Estimate
     late: dict[int, float]
-    """Mean reward of the evaluations in the second half of training, by seed: the final policy is
-    but one moment of a curve that may be rough."""
+    """`Result.late_reward` by seed."""
     late_reward: Estimate
     iqm: Estimate
     against_reference: Comparison | None
@@ -62,14 +62,7 @@ class MethodSummary:
 
     def mean(self, *keys: str) -> float:
         """Average a measured number over seeds, by its path in a run's summary."""
-
-        def measured(result: Result) -> float:
-            found: object = result.done
-            for key in keys:
-                found = found.get(key) if isinstance(found, Mapping) else None
-            return float(found) if isinstance(found, (int, float)) else math.nan
-
-        return finite_mean(map(measured, self.runs.values()))
+        return finite_mean(result.number(*keys) for result in self.runs.values())
 
     def sd(self, key: str) -> float:
         """Standard deviation of a measured number over seeds, NaN for one seed."""
@@ -143,11 +136,6 @@ class Summary:
         counts = [len(entry.seeds) for entry in self.methods.values()] or [0]
         return min(counts), max(counts)
 
-    @property
-    def fewest_seeds(self) -> int:
-        """Seeds of the method with the fewest."""
-        return self.seed_counts[0]
-
 
 def generator_for(*names: str) -> np.random.Generator:
     """Make the generator of one estimate: the same names always give the same resamples."""
@@ -156,15 +144,13 @@ def generator_for(*names: str) -> np.random.Generator:
 
 def summarize(results: Results) -> Summary:
     """Aggregate all runs of a results directory."""
-    entries = {}
+    entries: dict[tuple[TaskKey, str], MethodSummary] = {}
     reference = BASELINE if BASELINE in results.methods else FAC
     for task in results.tasks:
-        compared = _rewards(results.select(task, reference))
         for method in results.methods:
-            runs = results.select(task, method)
-            if runs:
-                others = compared if method != reference else {}
-                entries[task, method] = _summarize_method(task, method, runs, others)
+            if runs := results.select(task, method):
+                compared = entries.get((task, reference))  # the first of the methods
+                entries[task, method] = _summarize_method(task, method, runs, compared)
     scores: dict[str, dict[TaskKey, Scores]] = {}
     for (task, method), entry in entries.items():
         baseline = entries.get((task, BASELINE))
@@ -179,14 +165,12 @@ def summarize(results: Results) -> Summary:
 
 
 def _summarize_method(
-    task: TaskKey, method: str, runs: dict[int, Result], compared: dict[int, float]
+    task: TaskKey, method: str, runs: dict[int, Result], reference: MethodSummary | None
 ) -> MethodSummary:
-    late = {}
-    for seed, result in runs.items():
-        steps, curve = result.curve
-        late[seed] = finite_mean(curve[steps > result.run.steps / 2])
-    rewards, late = _rewards(runs), _finite(late)
+    rewards = _finite({seed: result.number("reward") for seed, result in runs.items()})
+    late = _finite({seed: result.late_reward for seed, result in runs.items()})
     means, late_means = (list(found.values()) or [math.nan] for found in (rewards, late))
+    others = reference.rewards if reference else {}
     generator = partial(generator_for, *task, method)
     return MethodSummary(
         task=task,
@@ -197,19 +181,9 @@ def _summarize_method(
         late=late,
         late_reward=statistics.estimate_mean(late_means, generator("late")),
         iqm=statistics.stratified_bootstrap([means], statistics.pooled_iqm, generator("iqm")),
-        against_reference=statistics.compare_means(rewards, compared, generator("difference")),
+        against_reference=statistics.compare_means(rewards, others, generator("difference")),
     )
-
-
-def _rewards(runs: dict[int, Result]) -> dict[int, float]:
-    return _finite({seed: result.number("reward") for seed, result in runs.items()})
 
 
 def _finite(rewards: dict[int, float]) -> dict[int, float]:
     return {seed: reward for seed, reward in rewards.items() if math.isfinite(reward)}
-
-
-def finite_mean(values: Iterable[float]) -> float:
-    """Average the finite numbers; NaN where there are none."""
-    finite = [value for value in values if math.isfinite(value)]
-    return float(np.mean(finite)) if finite else math.nan

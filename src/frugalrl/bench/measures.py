@@ -7,7 +7,7 @@ looked at (FAC in the paper), `B` what it is compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,6 +91,12 @@ def sample_efficiency(
     if size <= 0 or size_baseline <= 0 or translated_baseline == 0.0:
         return math.nan
     return (translated / size) / (translated_baseline / size_baseline)
+
+
+def finite_mean(values: Iterable[float]) -> float:
+    """Average the finite numbers; NaN where there are none."""
+    finite = [value for value in values if math.isfinite(value)]
+    return float(np.mean(finite)) if finite else math.nan
 
 
 def mean_curve(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frugalrl.bench.errors import BenchError
-from frugalrl.bench.measures import convergence_point, recent_mean
+from frugalrl.bench.measures import convergence_point, finite_mean, recent_mean
 from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, listed_runs
 from frugalrl.files import read_json
@@ -35,10 +35,12 @@ class Result:
     done: Mapping[str, Any]
     """Summary written when the run ended: reward, sizes, times, and what its buffer held."""
 
-    def number(self, key: str) -> float:
-        """Give a measured number, NaN where it was not measured."""
-        value = self.done.get(key)
-        return float(value) if isinstance(value, (int, float)) else math.nan
+    def number(self, *keys: str) -> float:
+        """Give a measured number by its path in the summary, NaN where it was not measured."""
+        found: object = self.done
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return float(found) if isinstance(found, (int, float)) else math.nan
 
     @property
     def buffer(self) -> Mapping[str, Any]:
@@ -72,6 +74,15 @@ class Result:
             return np.empty(0), np.empty(0)
         steps, index = np.unique(table["env_steps"], return_inverse=True)
         return steps, np.bincount(index, weights=table["reward"]) / np.bincount(index)
+
+    @property
+    def late_reward(self) -> float:
+        """Mean reward of the evaluations in the second half of training.
+
+        The final policy is but one moment of a curve that may be rough.
+        """
+        steps, rewards = self.curve
+        return finite_mean(rewards[steps > self.run.steps / 2])
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from frugalrl.bench.aggregate import (
     MethodSummary,
     Summary,
     TaskKey,
-    finite_mean,
     generator_for,
     task_name,
 )
 from frugalrl.bench.contents import GRADIENTS
+from frugalrl.bench.measures import finite_mean
 from frugalrl.bench.methods import CONTROLS, Method, rule_and_share
 from frugalrl.bench.report.table import (
     NOTHING,

@@ -216,8 +216,9 @@ def _many_tasks(
 
 
 def _controls(summary: Summary, facs: list[MethodSummary]) -> str:
-    seeds = _seeds(summary.fewest_seeds)
-    weak = f"; with {seeds} the evidence is weak" if summary.fewest_seeds < FEW_SEEDS else ""
+    fewest, _ = summary.seed_counts
+    seeds = _seeds(fewest)
+    weak = f"; with {seeds} the evidence is weak" if fewest < FEW_SEEDS else ""
     outcomes: dict[str, list[int]] = {}
     for name, words in _CONTROLS.items():
         signs = [_beats(fac, it) for fac in facs if (it := summary.get(fac.task, name))]
@@ -228,7 +229,7 @@ def _controls(summary: Summary, facs: list[MethodSummary]) -> str:
             "Neither control was run (random-slot, small), so this says "
             f"nothing about whether it matters what is kept{weak}."
         )
-    if summary.fewest_seeds < MIN_SEEDS_FOR_INTERVAL:
+    if fewest < MIN_SEEDS_FOR_INTERVAL:
         return f"With {seeds} it cannot be told from its controls ({', '.join(outcomes)})."
     same = [words for words, signs in outcomes.items() if not any(signs)]
     if same == list(_CONTROLS.values()):
