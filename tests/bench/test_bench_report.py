@@ -437,6 +437,20 @@ def test_a_report_touches_only_what_reports_wrote(
     assert mine.read_text("utf-8") == "<svg/>"
 
 
+def test_every_figure_of_an_earlier_report_is_removed(
+    make_results: MakeResults, tmp_path: Path
+) -> None:
+    methods = ("fac", "fac@on_equivalent=discard")
+    out = tmp_path / "site"
+    write_report(make_results(made_up_suite(methods=methods, seeds=1)), out)
+    smaller = make_results(made_up_suite(methods=("fac",), seeds=1), name="smaller")
+    write_report(smaller, out)
+    listed = read_json(out / "report.json")
+    assert listed is not None
+    left = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert left == {"report.json", *listed["files"]}
+
+
 @pytest.mark.parametrize("name", ["report.html", "tables.md", "figures/time.pdf"])
 def test_a_file_in_the_way_is_left_alone(
     make_results: MakeResults, tmp_path: Path, name: str

@@ -31,7 +31,7 @@ from frugalrl.training.console import concerns
 PAGE = "report.html"
 MANIFEST = "report.json"
 _TEXTS = ("tables.md", "tables.tex", "runs.csv")
-_OWN = re.compile(r"report\.html|tables\.(md|tex)|runs\.csv|figures/[a-z0-9-]+\.(svg|pdf)")
+_OWN = re.compile(r"report\.html|tables\.(md|tex)|runs\.csv|figures/[a-z0-9_-]+\.(svg|pdf)")
 _RUN_COLUMNS = (
     *("env", "algo", "method", "seed", "steps", "reward", "control_cost", "paper_reward"),
     *("paper_control_cost", "random_reward", "size", "offered", "stored", "replaced", "dropped"),
