@@ -261,18 +261,22 @@ def run_jobs(jobs: Sequence[Job], start: Start, tell: Tell, most: int = 1) -> in
 
 def _failure(directory: Path, code: int) -> str:
     """Give what a run said of its failure, or write down what can be known of it."""
-    texts = dict.fromkeys((ERROR_FILE, OUTPUT_FILE), "")
-    for name in texts:
+    error = directory / ERROR_FILE
+    told = _text_of(error)
+    if not told:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        words = _text_of(directory / OUTPUT_FILE)[-4000:] or "none; is the disk full?"
+        told = f"The process ended with {how}. Its last words:\n{words}"
         with contextlib.suppress(OSError):
-            texts[name] = (directory / name).read_text(encoding="utf-8", errors="replace")
-    if texts[ERROR_FILE]:
-        return texts[ERROR_FILE]
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    words = texts[OUTPUT_FILE][-4000:] or "none; is the disk full?"
-    told = f"The process ended with {how}. Its last words:\n{words}"
-    with contextlib.suppress(OSError):
-        (directory / ERROR_FILE).write_text(told, encoding="utf-8")
+            error.write_text(told, encoding="utf-8")
     return told
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ control is made to match (`small@of=fac-paper`).
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -81,8 +80,7 @@ class Parameter:
         """The filter's own."""
         from frugalrl import FrugalFilter
 
-        argument = self.setting.removeprefix("fac_")
-        return inspect.signature(FrugalFilter).parameters[argument].default
+        return getattr(FrugalFilter().settings, self.setting.removeprefix("fac_"))
 
 
 PARAMETERS = {
@@ -107,13 +105,13 @@ def find_method(name: str, extra: Mapping[str, Method] | None = None) -> Method:
         BenchError: For an unknown method or parameter; the nearest is named.
     """
     known = {**METHODS, **(extra or {})}
-    base, _, changes = name.partition("@")
+    base, changes = split_variant(name)
     check_choice("method", base, known, BenchError)
-    if not changes:
-        if "@" in name:
-            raise BenchError(f"method {name!r} has no parameter after the @: fac@epsilon=0.1")
+    if "@" not in name:
         return known[base]
-    return _with_parameters(known[base], changes, known)
+    if not changes:
+        raise BenchError(f"method {name!r} has no parameter after the @: fac@epsilon=0.1")
+    return _with_parameters(known[base], name, changes, known)
 
 
 def variant_name(base: str, parameter: str, value: Any) -> str:
@@ -143,12 +141,13 @@ def rule_and_share(name: str) -> tuple[str, float | None]:
     return f"{base}@{rest}" if rest else base, None if share is None else float(share)
 
 
-def _with_parameters(method: Method, changes: str, known: Mapping[str, Method]) -> Method:
-    name = f"{method.name}@{changes}"
+def _with_parameters(
+    method: Method, name: str, changes: Mapping[str, str], known: Mapping[str, Method]
+) -> Method:
     settings = dict(method.settings)
     made = replace(method, name=name, settings=settings)
     words = []
-    for key, text in split_variant(name)[1].items():
+    for key, text in changes.items():
         if not text:
             raise BenchError(f"{key!r} is no parameter=value, in method {name}")
         if key in PARAMETERS:

@@ -126,11 +126,9 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
 
     method = suite.method(method_name)
     common = {**suite.settings, **task.settings}
-    of_filters = {"fac_warmup_steps": WARMUP_STEPS, **common, **suite.frugal, **method.settings}
-    settings = {name: it for name, it in common.items() if not name.startswith(OF_THE_FILTER)}
-    if method.frugal:
-        settings = {**common, **suite.frugal}
-    settings |= method.settings
+    of_filters = {**common, **suite.frugal, **method.settings}
+    plain = {name: it for name, it in common.items() if not name.startswith(OF_THE_FILTER)}
+    settings = dict(of_filters) if method.frugal else {**plain, **method.settings}
     preset = {} if settings.get("preset") == "none" else find_preset(task.env, task.algo)
     steps = preset.get("steps") if task.steps is None else task.steps
     if steps is None:
@@ -139,7 +137,7 @@ def make_run(suite: Suite, task: Task, method_name: str, seed: int, scale: float
             "pass --steps"
         )
     steps = _whole(f"{task.env}: steps", steps)
-    warmup = _whole("fac_warmup_steps", of_filters["fac_warmup_steps"])
+    warmup = _whole("fac_warmup_steps", of_filters.get("fac_warmup_steps", WARMUP_STEPS))
     if scale < 1.0:
         steps = max(1, round(steps * scale))
         start = {**defaults(task.algo), **preset, **settings}["learning_starts"]

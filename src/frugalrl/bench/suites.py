@@ -100,11 +100,13 @@ def parse_suite(text: str, source: str) -> Suite:
     _check_keys(document, {*known, "description", "algorithms", "method", "sweep"}, source)
     own = {key: _own_method(key, table, source) for key, table in _tables(document, "method")}
     algorithms = _names(document.get("algorithms", ["sac"]), "algorithms", source)
-    sweeps = dict(_tables(document, "sweep"))
-    for parameter, table in sweeps.items():
+    sweeps = {}
+    for parameter, table in _tables(document, "sweep"):
         check_choice("parameter", parameter, PARAMETERS, BenchError)
-        if not isinstance(table.get("values"), list) or not table["values"]:
+        values = table.get("values")
+        if not isinstance(values, list) or not values:
             raise BenchError(f"{source}: [sweep.{parameter}] needs values = [...]")
+        sweeps[parameter] = tuple(values)
     tasks = document.get("tasks", [])
     if not isinstance(tasks, list) or not tasks:
         raise BenchError(f"{source} has no [[tasks]]")
@@ -117,7 +119,7 @@ def parse_suite(text: str, source: str) -> Suite:
         settings=parse_settings(document.get("settings", {}), source),
         frugal=parse_settings(document.get("frugal", {}), source),
         own_methods=own,
-        sweeps={parameter: tuple(table["values"]) for parameter, table in sweeps.items()},
+        sweeps=sweeps,
     )
 
 

@@ -38,7 +38,7 @@ def all_figures(summary: Summary) -> list[Figure]:
     figures: list[Figure] = []
     for task in tasks:
         figures += [learning_curves(summary, task), final_rewards(summary, task)]
-    if any(rule_and_share(name)[1] for name in summary.results.methods):  # a share of the steps
+    if summary.results.has_budgets:
         for task in tasks:
             figures += [reward_over_bytes(summary, task, late=late) for late in (False, True)]
     if summary.scores:

@@ -35,9 +35,7 @@ def verdict(summary: Summary) -> str:
         if most >= FEW_SEEDS:
             strength = f"{strength[:-1]} where they are fewer than {FEW_SEEDS}."
     methods = summary.results.methods
-    if BASELINE in methods and any(
-        rule_and_share(name)[1] for name in methods
-    ):  # a share of the steps
+    if BASELINE in methods and summary.results.has_budgets:
         return f"{_budgets(summary)} {strength}"
     judged = next((name for name in (FAC, *FRUGAL) if name in methods), FAC)
     pairs = [

@@ -189,10 +189,9 @@ def _title(summary: Summary) -> str:
 
 
 def _subtitle(summary: Summary) -> str:
-    results = summary.results
-    seeds = sorted({len(entry.seeds) for entry in summary.methods.values()})
-    shown = "no" if not seeds else "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
-    unit = "seed" if seeds == [1] else "seeds"
+    results, counts = summary.results, summary.seed_counts
+    shown = "–".join(map(str, sorted(set(counts)))) if any(counts) else "no"
+    unit = "seed" if counts == (1, 1) else "seeds"
     total = len(results.runs) + len(results.problems)
     made = results.grid.get("made", "")
     return f"{len(results.runs)} of {total} runs, {shown} {unit} per method. {made}"
