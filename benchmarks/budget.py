@@ -85,7 +85,7 @@ def read_tasks(directory: Path) -> Iterator[tuple[str, list[MethodSummary]]]:
     summary = summarize(read_results(directory))
     order = list(LABELS)
     for task in summary.results.tasks:
-        entries = [entry for (key, _), entry in summary.methods.items() if key == task]
+        entries = [entry for (key, _), entry in summary.by_method.items() if key == task]
         known = [entry for entry in entries if rule(entry) in LABELS]
         name = task[0] if task[1] == "sac" else f"{task[0]}, {task[1].upper()}"
         yield name, sorted(known, key=lambda e: (-share(e), order.index(rule(e))))

@@ -18,7 +18,7 @@ from bench_made_up import made_up_suite
 from frugalrl.bench.aggregate import MethodSummary, Summary, summarize
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.report import tables
-from frugalrl.bench.report.figure import Bars, Figure, Line, render, tick_label, told_apart
+from frugalrl.bench.report.figure import Bars, Figure, Line, mark_coinciding, render, tick_label
 from frugalrl.bench.report.figures import all_figures, reward_over_bytes
 from frugalrl.bench.report.table import Column, Entry, Table, show, to_latex, to_markdown
 from frugalrl.bench.report.verdict import verdict, warnings
@@ -416,7 +416,7 @@ def test_a_single_curve_has_a_legend_too() -> None:
 def test_lines_that_coincide_are_told_apart() -> None:
     x = np.arange(5.0)
     lines = [Line(name, x, y, "#000000") for name, y in (("a", x), ("b", 2 * x), ("c", x))]
-    figure = told_apart(Figure("f", "t", "x", "y", lines, caption="Means."))
+    figure = mark_coinciding(Figure("f", "t", "x", "y", lines, caption="Means."))
     assert figure.caption == "Means. a and c coincide."
     assert [trace.width for trace in figure.traces] == [5.0, 2.0, 2.0]
 

@@ -172,6 +172,6 @@ def test_unequal_seeds_are_named(make_results: MakeResults) -> None:
 def test_the_same_results_give_the_same_intervals(make_results: MakeResults) -> None:
     root = make_results()
     first, again = summarize(read_results(root)), summarize(read_results(root))
-    assert [entry.reward for entry in first.methods.values()] == [
-        entry.reward for entry in again.methods.values()
+    assert [entry.reward for entry in first.by_method.values()] == [
+        entry.reward for entry in again.by_method.values()
     ]

@@ -107,14 +107,15 @@ class Summary:
     results: Results
     reference: str
     """The method that others are compared with: the baseline, or FAC as it is in an ablation."""
-    methods: dict[tuple[TaskKey, str], MethodSummary]
+    by_method: dict[tuple[TaskKey, str], MethodSummary]
+    """By task too, in the order of the tables."""
     scores: dict[str, dict[TaskKey, Scores]]
     """Scores by method and task: 0 is a uniformly random policy, 1 the baseline's mean. Without
     tasks whose baseline is no better than random; nothing where fewer than two are left."""
 
     def get(self, task: TaskKey, method: str) -> MethodSummary | None:
         """Find a method's summary on a task."""
-        return self.methods.get((task, method))
+        return self.by_method.get((task, method))
 
     def entries(self, task: TaskKey, names: Sequence[str] = ()) -> list[MethodSummary]:
         """Give the summaries of some methods on a task, in that order; of all without names."""
@@ -133,7 +134,7 @@ class Summary:
     @property
     def seed_counts(self) -> tuple[int, int]:
         """Seeds of the method with the fewest and of that with the most, 0 without any run."""
-        counts = [len(entry.seeds) for entry in self.methods.values()] or [0]
+        counts = [len(entry.seeds) for entry in self.by_method.values()] or [0]
         return min(counts), max(counts)
 
 

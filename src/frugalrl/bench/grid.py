@@ -81,6 +81,12 @@ class Job:
         """Where the run writes how far it is."""
         return self.directory / RUN_DIRECTORY / "metrics.csv"
 
+    def progress(self) -> tuple[int, float]:
+        """Give the steps made so far, and the seconds that they took."""
+        if self.state == "running":
+            return steps_done(self.metrics_file), time.monotonic() - self.started
+        return (self.run.steps, self.seconds) if self.state == "done" else (0, 0.0)
+
     def is_left(self, *, stopped: bool) -> bool:
         """Whether the run goes on, or would if the grid were not stopped."""
         return self.state == "running" or (self.state == "waiting" and not stopped)
@@ -97,7 +103,7 @@ class Job:
         lost = self.source is None or self.source.state in ("failed", "blocked")
         return self.state == "waiting" and self.run.needs is not None and lost
 
-    def look(self) -> None:
+    def read_state(self) -> None:
         """See whether the run is done; refuse one that was begun with other settings."""
         values = read_json(self.directory / RUN_FILE)
         stored = Run.from_json(values) if values is not None else self.run
@@ -218,7 +224,7 @@ def open_grid(root: Path, runs: Sequence[Run], about: Mapping[str, Any]) -> Iter
         named = {(*job.run.task, job.run.seed, job.run.method): job for job in jobs}
         for job in jobs:
             job.source = named.get((*job.run.task, job.run.seed, job.run.source))
-            job.look()
+            job.read_state()
         old = listed_runs(read_json(root / GRID_FILE) or {})
         listed = {run.path: run.to_json() for run in (*old, *runs)}
         write_json(root / GRID_FILE, {**about, "runs": list(listed.values())})
@@ -304,8 +310,7 @@ def _draw(jobs: Sequence[Job]) -> Any:
         table.add_column(name, no_wrap=True)
     for job in jobs:
         if job.state == "running":
-            steps, total = steps_done(job.metrics_file), job.run.steps
-            elapsed = time.monotonic() - job.started
+            (steps, elapsed), total = job.progress(), job.run.steps
             table.add_row(
                 Text(f"{job.run.env} {job.run.algo}"),
                 Text(job.run.method),
@@ -331,13 +336,9 @@ def time_left(jobs: Sequence[Job]) -> float | None:
     made: dict[Any, int] = defaultdict(int)  # steps
     missing: dict[Any, int] = defaultdict(int)
     for job in jobs:
-        task, steps = job.run.task, 0
-        if job.state == "done" and job.seconds > 0:
-            spent[task] += job.seconds
-            made[task] += job.run.steps
-        elif job.state == "running":
-            steps = steps_done(job.metrics_file)
-            spent[task] += time.monotonic() - job.started
+        task, (steps, seconds) = job.run.task, job.progress()
+        if seconds > 0.0:
+            spent[task] += seconds
             made[task] += steps
         if job.state in ("waiting", "running"):
             missing[task] += job.run.steps - steps

@@ -233,7 +233,7 @@ def _acting_at_random(config: TrainConfig) -> Iterator[tuple[Environment, Callab
 def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:
     """Begin, resume or only read a run; give its buffer, and its learner if it was at work."""
     assert config.out is not None
-    own = None if isinstance(config.admission, str) else type(config.admission)
+    given = None if isinstance(config.admission, str) else config.admission
     run = RunDirectory(config.out)
     if run.path.is_dir():
         # The process of a grid that was killed may still be saving this run.
@@ -246,11 +246,11 @@ def _train(config: TrainConfig) -> tuple[ReplayBuffer, Agent | None]:
         # into and deleted, and what was found is damaged: the same run again gives the same.
         shutil.rmtree(config.out, ignore_errors=True)
         result = train(config, progress=False)
-        return result.buffer, result.agent
-    if run.finished:
-        return ReplayBuffer.load(run.buffer, admission=own), None
-    given = config.admission if own is not None else None
-    result = resume(config.out, progress=False, admission=given)
+    elif run.finished:
+        kind = None if given is None else type(given)
+        return ReplayBuffer.load(run.buffer, admission=kind), None
+    else:
+        result = resume(config.out, progress=False, admission=given)
     return result.buffer, result.agent
 
 

@@ -106,7 +106,7 @@ def summary_lines(summary: Summary, *, words: bool = True) -> list[str]:
     tasks = len(summary.results.tasks) > 1
     heads = ("seeds", "reward", f"vs {against}", "second half", "transitions", "buffer", "training")
     rows = [["", *heads]]
-    for (task, name), entry in summary.methods.items():
+    for (task, name), entry in summary.by_method.items():
         digits = digits_for(entry.reward.value)
         found = entry.against_reference
         row = [

@@ -269,7 +269,7 @@ def render(figure: Figure) -> dict[str, bytes]:
     return drawn
 
 
-def told_apart(figure: Figure) -> Figure:
+def mark_coinciding(figure: Figure) -> Figure:
     """Make lines that coincide visible: the first one broad, those above it narrower.
 
     The caption names them, because a reader cannot be expected to look for them.

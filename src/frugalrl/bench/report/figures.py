@@ -22,7 +22,7 @@ from frugalrl.bench.aggregate import (
     task_name,
 )
 from frugalrl.bench.methods import CONTROLS, PARAMETERS, Method, rule_and_share, split_variant
-from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Numbers, told_apart
+from frugalrl.bench.report.figure import Bars, Dots, Figure, Heat, Line, Numbers, mark_coinciding
 from frugalrl.bench.results import Result
 
 _VALUE_COLORS = ("#0f9b8e", "#a8458f", "#b8860b", "#7a7f87", "#d3262f", "#3f9142")
@@ -48,7 +48,7 @@ def all_figures(summary: Summary) -> list[Figure]:
         figures += [*kept_experiences(summary, task), rewards_per_cell(summary, task)]
     figures += [*hyper_parameters(summary), kernel_masses(), computation_time(summary)]
     return [
-        told_apart(figure)
+        mark_coinciding(figure)
         for figure in figures
         if any(isinstance(it, Heat) or np.isfinite(it.y).any() for it in figure.traces)
     ]
@@ -85,8 +85,7 @@ def final_rewards(summary: Summary, task: TaskKey) -> Figure:
 
 def reward_over_bytes(summary: Summary, task: TaskKey, *, late: bool = False) -> Figure:
     """Draw the final reward over bytes, or that of the second half of training: a line per rule."""
-    reward: Callable[[MethodSummary], statistics.Estimate]
-    reward = attrgetter("late_reward" if late else "reward")
+    reward: Callable[..., statistics.Estimate] = attrgetter("late_reward" if late else "reward")
     shown = [e for e in summary.entries(task) if np.isfinite(reward(e).value + e.bytes)]
     rules: dict[str, list[MethodSummary]] = {}
     for entry in shown:
@@ -221,7 +220,7 @@ def _power_label(power: int) -> str:
 def hyper_parameters(summary: Summary) -> Iterator[Figure]:
     """Draw learning curves and buffers for the values of each parameter that was varied."""
     by_parameter: dict[str, dict[str, str]] = {}
-    for name in filter(_is_value, summary.results.methods):
+    for name in filter(_is_variant, summary.results.methods):
         ((parameter, value),) = split_variant(name)[1].items()
         by_parameter.setdefault(parameter, {})[name] = value
     for parameter, variants in by_parameter.items():
@@ -320,11 +319,11 @@ def _plain_methods(summary: Summary) -> list[Method]:
     Those have figures of their own, beside FAC; without FAC they stay here.
     """
     names = summary.results.methods
-    plain = [name for name in names if FAC not in names or not _is_value(name)]
+    plain = [name for name in names if FAC not in names or not _is_variant(name)]
     return [summary.results.method(name) for name in plain]
 
 
-def _is_value(method: str) -> bool:
+def _is_variant(method: str) -> bool:
     """Tell whether a method is FAC with one parameter of its filter changed."""
     base, changes = split_variant(method)
     return base == FAC and len(changes) == 1 and set(changes) <= set(PARAMETERS)

@@ -87,7 +87,7 @@ def methods(summary: Summary) -> Iterator[Row]:
     """Rewards of every method on every task, with intervals and the difference from baseline."""
     against = f"vs {_reference(summary).removeprefix('the ')}"
     settled = "mean convergence point; how many runs settled if not all"
-    for entry in summary.methods.values():
+    for entry in summary.by_method.values():
         digits = _digits(summary, entry)
         found = entry.against_reference
         yield {
@@ -121,7 +121,7 @@ def over_tasks(summary: Summary) -> Iterator[Row]:
             Column("Tasks"): number(len(scores), 0),
             Column("IQM"): _interval(iqm),
             Column("Mean"): _interval(mean),
-            better: _judged(chance, clear=chance.excludes(0.5), even=0.5) if chance else NOTHING,
+            better: _colored(chance, clear=chance.excludes(0.5), even=0.5) if chance else NOTHING,
         }
 
 
@@ -140,7 +140,7 @@ def equal_size(summary: Summary) -> Iterator[Row]:
     size_column = Column("Size", "what the buffer's size is", numeric=False)
     late_column = Column("Second half", "mean reward of the evaluations in it")
     groups: dict[tuple[TaskKey, str], list[MethodSummary]] = {}
-    for (task, name), entry in summary.methods.items():
+    for (task, name), entry in summary.by_method.items():
         size = _size_of(summary.results.method(name))
         if size is not None:
             groups.setdefault((task, size), []).append(entry)
@@ -265,7 +265,7 @@ def benchmarks(summary: Summary) -> Iterator[Row]:
 def resources(summary: Summary) -> Iterator[Row]:
     """Buffer, bytes, memory and time of every method."""
     against = f"against {_reference(summary)}"
-    for (task, name), entry in summary.methods.items():
+    for (task, name), entry in summary.by_method.items():
         other = summary.get(task, summary.reference)
         cut = measures.reduction(other.size, entry.size) if other else math.nan
         slower = entry.train_seconds / other.train_seconds - 1 if other else math.nan
@@ -305,7 +305,7 @@ def theorems(summary: Summary) -> Iterator[Row]:
         ("measures", "gap"): (Column("Gap", "log m minus the entropy"), 3),
         ("measures", "theorem_gap"): (Column("Theorem's gap", "(λ + 1) log(λ + 1)/m"), 3),
     }
-    for entry in summary.methods.values():
+    for entry in summary.by_method.values():
         if math.isfinite(entry.mean("buffer", "measures", "entropy_limit")):
             yield _names(summary, entry) | {
                 column: number(entry.mean("buffer", *keys), digits)
@@ -337,14 +337,14 @@ def predictions(summary: Summary) -> Iterator[Row]:
             continue
         found = [result.buffer.get("gradients") for result in baseline.runs.values()]
         ratios = [both["baseline"] / both["fac"] for both in found if both and both["fac"] > 0.0]
-        factor = baseline.mean("buffer", "minibatch", "factor")
-        rise = baseline.mean("buffer", "measures", "theorem_gap")
+        factor = number(baseline.mean("buffer", "minibatch", "factor"), 2)
+        rise = number(baseline.mean("buffer", "measures", "theorem_gap"), 3, sign=True)
         before = baseline.mean("buffer", "measures", "entropy")
         for entry in summary.entries(task, FRUGAL):
             risen = entry.mean("buffer", "measures", "entropy") - before
-            variance = [number(factor, 2), number(finite_mean(ratios), 3)]
-            shown = variance if entry.method == FAC else [NOTHING, NOTHING]
-            shown = [*shown, number(rise, 3, sign=True), number(risen, 3, sign=True)]
+            of_fac = [factor, number(finite_mean(ratios), 3)]
+            variance = of_fac if entry.method == FAC else [NOTHING, NOTHING]
+            shown = [*variance, rise, number(risen, 3, sign=True)]
             if math.isfinite(risen):
                 yield _names(summary, entry) | dict(zip(columns, shown, strict=True))
 
@@ -487,7 +487,7 @@ def _interval(estimate: Estimate, digits: int = 2) -> Entry:
     return Entry(show_interval(estimate, digits), estimate.value)
 
 
-def _judged(estimate: Estimate, digits: int = 2, *, clear: bool, even: float = 0.0) -> Entry:
+def _colored(estimate: Estimate, digits: int = 2, *, clear: bool, even: float = 0.0) -> Entry:
     """Write a difference, or a chance whose even is not zero, coloured where it is clear."""
     emphasis = ("good" if estimate.value > even else "bad") if clear else ""
     text = show_interval(estimate, digits, sign=even == 0.0)
@@ -495,7 +495,7 @@ def _judged(estimate: Estimate, digits: int = 2, *, clear: bool, even: float = 0
 
 
 def _difference(found: Comparison | None, digits: int) -> Entry:
-    return _judged(found.difference, digits, clear=found.clear) if found else NOTHING
+    return _colored(found.difference, digits, clear=found.clear) if found else NOTHING
 
 
 def _settled(entry: MethodSummary) -> Entry:

@@ -20,7 +20,7 @@ _CONTROLS = {
 
 def verdict(summary: Summary) -> str:
     """Say in two sentences what FAC did against the baseline, and whether controls did as well."""
-    if not summary.methods:
+    if not summary.by_method:
         problems = summary.results.problems
         failed = sum(problem.state == "failed" for problem in problems)
         return (
@@ -29,11 +29,11 @@ def verdict(summary: Summary) -> str:
             "wrong is listed below."
         )
     fewest, most = summary.seed_counts
-    strength = f"There are {_seeds(fewest, most)} per method."
-    if fewest < FEW_SEEDS:
-        strength = f"With {_seeds(fewest, most)} the evidence is weak."
-        if most >= FEW_SEEDS:
-            strength = f"{strength[:-1]} where they are fewer than {FEW_SEEDS}."
+    strength = f"With {_seeds(fewest, most)} the evidence is weak."
+    if fewest >= FEW_SEEDS:
+        strength = f"There are {_seeds(fewest, most)} per method."
+    elif most >= FEW_SEEDS:
+        strength = f"{strength[:-1]} where they are fewer than {FEW_SEEDS}."
     methods = summary.results.methods
     if BASELINE in methods and summary.results.has_budgets:
         return f"{_budgets(summary)} {strength}"
@@ -167,7 +167,7 @@ def _ablation(summary: Summary) -> str:
     clear: dict[str, list[str]] = {"higher": [], "lower": []}
     shares = []
     several = len(summary.results.tasks) > 1
-    for (task, method), entry in summary.methods.items():
+    for (task, method), entry in summary.by_method.items():
         found, fac = entry.against_reference, summary.get(task, FAC)
         if not method.startswith(f"{FAC}@") or found is None or fac is None:
             continue

@@ -31,7 +31,7 @@ from frugalrl.training.console import concerns
 PAGE = "report.html"
 MANIFEST = "report.json"
 _TEXTS = ("tables.md", "tables.tex", "runs.csv")
-_OWN = re.compile(r"report\.html|tables\.(md|tex)|runs\.csv|figures/[a-z0-9_-]+\.(svg|pdf)")
+_FILES = re.compile(r"report\.html|tables\.(md|tex)|runs\.csv|figures/[a-z0-9_-]+\.(svg|pdf)")
 _RUN_COLUMNS = (
     *("env", "algo", "method", "seed", "steps", "reward", "control_cost", "paper_reward"),
     *("paper_control_cost", "random_reward", "size", "offered", "stored", "replaced", "dropped"),
@@ -50,7 +50,7 @@ _SECTIONS = {
     "problems": "Runs without a result",
     "run": "What was run",
 }
-_SHOWN = (
+_SETTINGS = (
     *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma"),
     *("train_freq", "gradient_steps", "net_arch", "ent_coef", "use_sde", "log_std_init"),
     *("action_noise", "action_noise_std", "policy_delay"),
@@ -120,7 +120,7 @@ def _claim(target: Path, names: Sequence[str]) -> None:
     before = files_of_report(target, names)
     for name in before - set(names):
         # The list is a file like any other: it may name nothing but files of a report.
-        if _OWN.fullmatch(name):
+        if _FILES.fullmatch(name):
             (target / name).unlink(missing_ok=True)
     target.mkdir(parents=True, exist_ok=True)
     write_json(target / MANIFEST, {"about": "files of frugalrl report", "files": list(names)})
@@ -150,7 +150,7 @@ def _contents(summary: Summary, figures: Sequence[Figure]) -> Iterator[tuple[str
 
 
 def _page(summary: Summary, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
-    bodies = {key: _results(key, tables, figures) for key in _SECTIONS}
+    bodies = {key: _section(key, tables, figures) for key in _SECTIONS}
     for problem in summary.results.problems:
         name, detail = f"{problem.run.name}: {problem.state}", escape(problem.detail)
         written = _folded(name, f"<pre>{detail}</pre>") if detail else f"<p>{escape(name)}</p>"
@@ -197,7 +197,7 @@ def _subtitle(summary: Summary) -> str:
     return f"{len(results.runs)} of {total} runs, {shown} {unit} per method. {made}"
 
 
-def _results(key: str, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
+def _section(key: str, tables: Sequence[Table], figures: Sequence[Figure]) -> str:
     """Write a section's tables and leave places for its figures."""
     written = ""
     for table in (table for table in tables if table.section == key):
@@ -251,7 +251,7 @@ def _hyper_parameters(summary: Summary) -> dict[str, str]:
         results = [result for result in runs if result.run.task == task]
         config = _config(min(results, key=lambda result: result.run.method != BASELINE))
         has_noise = config.get("action_noise") != "none"
-        names = [it for it in _SHOWN if has_noise or not it.startswith("action_noise")]
+        names = [it for it in _SETTINGS if has_noise or not it.startswith("action_noise")]
         text = _listed({name: config.get(name) for name in names if concerns(task[1], name)})
         if text:
             shown[f"Settings, {task_name(task)}"] = f"{config.get('steps'):,} steps, {text}"
