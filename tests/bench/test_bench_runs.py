@@ -8,10 +8,12 @@ import shlex
 import pytest
 from bench_made_up import made_up_suite
 
+import frugalrl
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.runs import Run, command, describe_change, expand, make_run
 from frugalrl.bench.suites import Task, load_suite
 from frugalrl.bench.worker import train_config
+from frugalrl.training.config import make_admission
 
 
 def test_controls_come_after_what_they_match() -> None:
@@ -82,3 +84,18 @@ def test_the_printed_command_is_the_run() -> None:
         if field.name not in ("quiet", "tensorboard", "env_kwargs"):
             assert getattr(parsed, field.name) == getattr(ours, field.name), field.name
     assert parsed.environment_arguments() == ours.environment_arguments()
+
+
+def test_the_printed_command_has_bounds_as_json() -> None:
+    import tyro
+
+    from frugalrl.commands.train import Arguments
+
+    bounds = [[-1.0, -1.0, -8.0], [1.0, 1.0, 8.0]]
+    run = expand(made_up_suite(methods=("fac",)))[0]
+    run = dataclasses.replace(run, settings={**run.settings, "fac_bounds": bounds})
+    words = shlex.split(command(run, {}, "runs/x"))
+    parsed = tyro.cli(Arguments, args=words[2:], config=(tyro.conf.PositionalRequiredArgs,))
+    made = make_admission(parsed, 0)
+    assert isinstance(made, frugalrl.FrugalFilter)
+    assert made.settings == make_admission(train_config(run, {}, None), 0).settings

@@ -210,10 +210,11 @@ def command(run: Run, derived: Mapping[str, Any], out: str) -> str:
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, (list, tuple)) and name != "fac_bounds":
             words += [f"--{flag}", *map(str, value)]
         else:
-            words += [f"--{flag}", json.dumps(value) if isinstance(value, Mapping) else str(value)]
+            text = value if isinstance(value, str) else json.dumps(value)
+            words += [f"--{flag}", text]
     return shlex.join(words)
 
 
