@@ -105,6 +105,9 @@ def test_an_estimate_by_hand() -> None:
     run = expand(suite)[0]
     # 2000 * 0.002 + (10 * 3 + 20) * 50 * 0.001 + 8.
     assert estimate_seconds(run, Speed(0.002, 0.001, 50)) == pytest.approx(14.5)
+    unwatched = expand(suites.with_settings(suite, ["eval_every=0"]))[0]
+    # 2000 * 0.002 + 20 * 50 * 0.001 + 8.
+    assert estimate_seconds(unwatched, Speed(0.002, 0.001, 50)) == pytest.approx(13.0)
 
 
 def test_fac_is_added_for_a_control(

@@ -52,7 +52,8 @@ def estimate_line(runs: Sequence[Run], jobs: int) -> str:
 def estimate_seconds(run: Run, speed: Speed) -> float:
     """Estimate a run: training, evaluations on the way and at the end, start-up."""
     settings = run.settings
-    evaluations = run.steps // max(int(settings.get("eval_every", run.steps)), 1)
+    every = int(settings.get("eval_every", run.steps))
+    evaluations = run.steps // every if every else 0
     episodes = evaluations * int(settings.get("eval_episodes", 10))
     episodes += int(settings.get("final_episodes", 100))
     return run.steps * speed.step + episodes * speed.episode_steps * speed.evaluation_step + 8.0
