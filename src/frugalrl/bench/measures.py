@@ -106,7 +106,7 @@ def mean_curve(
 
     Gives the steps and an array `(runs, steps)` of values.
     """
-    curves = [(steps, values) for steps, values in runs if steps.size]
+    curves = [(steps, values) for steps, values in runs if values.size]
     if not curves:
         return np.empty(0), np.empty((0, 0))
     begin = max(steps[0] for steps, _ in curves)

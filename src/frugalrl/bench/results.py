@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from frugalrl.bench.errors import BenchError
 from frugalrl.bench.measures import convergence_point, finite_mean, recent_mean
-from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method, rule_and_share
+from frugalrl.bench.methods import METHODS, PLAIN_COLOR, Method, find_method
 from frugalrl.bench.runs import DONE_FILE, ERROR_FILE, RUN_DIRECTORY, RUN_FILE, Run, listed_runs
 from frugalrl.files import read_json
 from frugalrl.training.run_directory import RunDirectory
@@ -114,11 +114,6 @@ class Results:
         order = {name: rank for rank, name in enumerate(METHODS)}
         names = dict.fromkeys(result.run.method for result in self.runs)
         return sorted(names, key=lambda name: order.get(name, len(order)))
-
-    @property
-    def has_budgets(self) -> bool:
-        """Whether some methods have buffers with places for a given share of the steps."""
-        return any(rule_and_share(name)[1] is not None for name in self.methods)
 
     def select(self, task: tuple[str, str], method: str) -> dict[int, Result]:
         """Give the runs of a task and method by seed."""

@@ -87,7 +87,7 @@ class Run:
         """
         try:
             return cls(**{key: values[key] for key in cls.__dataclass_fields__ if key in values})
-        except (AttributeError, TypeError):
+        except TypeError:
             raise BenchError(
                 "these results list a run without all of its settings: they are damaged, or "
                 "another version of frugalrl made them"

@@ -38,11 +38,10 @@ def all_figures(summary: Summary) -> list[Figure]:
     figures: list[Figure] = []
     for task in tasks:
         figures += [learning_curves(summary, task), final_rewards(summary, task)]
-    if summary.results.has_budgets:
+    if any(rule_and_share(name)[1] for name in summary.results.methods):  # a share of the steps
         for task in tasks:
             figures += [reward_over_bytes(summary, task, late=late) for late in (False, True)]
-    if summary.scores:
-        figures.append(performance_profiles(summary))
+    figures.append(performance_profiles(summary))
     for task in tasks:
         figures += [buffer_growth(summary, task), acceptance(summary, task)]
         figures += [*kept_experiences(summary, task), rewards_per_cell(summary, task)]
@@ -144,8 +143,7 @@ def buffer_growth(summary: Summary, task: TaskKey) -> Figure:
     """Draw how many transitions the buffer holds while training."""
 
     def held(result: Result) -> tuple[Numbers, Numbers]:
-        sizes = result.column("buffer_size")
-        return (result.column("env_steps") if sizes.size else sizes), sizes
+        return result.column("env_steps"), result.column("buffer_size")
 
     lines = _mean_lines(summary, task, _plain_methods(summary), held)
     parts = (_STEPS, "transitions held", lines, "Mean over seeds.", "buffer")

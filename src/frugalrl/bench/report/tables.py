@@ -402,15 +402,14 @@ def _pairs(
 
 
 def _comparison(
-    head: Row,
+    row: Row,
     other: MethodSummary,
     fac: MethodSummary,
     printed: paper.PublishedRow,
     sign: str,
     name: str,
 ) -> Row:
-    """Compare FAC with another method, which has a sign in the headings."""
-    row = dict(head)
+    """Add to a row how FAC compares with another method, which has a sign in the headings."""
 
     def add(label: str, about: str, key: str, entry: Entry) -> None:
         row[Column(label, about)] = _beside(entry, printed, key)

@@ -35,8 +35,9 @@ def verdict(summary: Summary) -> str:
     elif most >= FEW_SEEDS:
         strength = f"{strength[:-1]} where they are fewer than {FEW_SEEDS}."
     methods = summary.results.methods
-    if BASELINE in methods and summary.results.has_budgets:
-        return f"{_budgets(summary)} {strength}"
+    budgets = _budgets(summary)
+    if budgets:
+        return f"{budgets} {strength}"
     judged = next((name for name in (FAC, *FRUGAL) if name in methods), FAC)
     pairs = [
         (fac, baseline)

@@ -176,7 +176,7 @@ def _page(summary: Summary, tables: Sequence[Table], figures: Sequence[Figure]) 
         warnings=f'<ul class="warnings">{notes}</ul>' if notes else "",
         sections=sections,
         figures=packed,
-        plotly=_packed_plotly() if figures else "",
+        plotly=_packed_plotly(),
     )
 
 
