@@ -100,6 +100,18 @@ def test_a_dry_run_lists_runs_and_time_and_creates_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_only_may_name_a_method_whose_parameters_hold_commas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frugalrl.bench.calibrate.measure_speed", lambda _: Speed(0.01, 0.001, 100))
+    half = "small@share=0.2,dtype=float16"
+    assert main(["bench", "budget", "--dry-run", "--only", f"swimmer, {half}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines if half in line] == [["Swimmer-v5", "sac", half]]
+    assert "5 runs, " in lines[-1]
+
+
 def test_an_estimate_by_hand() -> None:
     suite = load_suite("smoke")
     run = expand(suite)[0]

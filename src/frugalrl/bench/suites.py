@@ -166,7 +166,7 @@ def choose(suite: Suite, only: Iterable[str]) -> Suite:
     envs: set[str] = set()
     algos: set[str] = set()
     methods: set[str] = set()
-    for word in filter(None, (word.strip() for word in only)):
+    for word in only:
         matching = {env for env in all_envs if word.lower() in env.lower()}
         if word.lower() in all_algos:
             algos.add(word.lower())

@@ -77,6 +77,6 @@ def main(arguments: list[str]) -> int:
     if options.seeds:
         suite = replace(suite, seeds=suites.parse_seeds(options.seeds))
     if options.only:
-        suite = suites.choose(suite, options.only.split(","))
+        suite = suites.choose(suite, suites.method_names(options.only))
     out = options.out or Path("results") / Path(options.suite).stem
     return run_grid(options, suite, out, ["bench", *arguments], scale=options.scale)
