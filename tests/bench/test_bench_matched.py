@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
 import frugalrl
+from frugalrl.bench.inspection import inspect_run
 from frugalrl.bench.matched import MatchedRandom
+from frugalrl.training.config import TrainConfig
+from frugalrl.training.runner import train
 
 STEPS = [100, 200, 300, 400]
 SIZES = [100, 130, 130, 180]
@@ -50,3 +54,22 @@ def test_it_keeps_the_contract_of_filters(replace: bool) -> None:
 def test_steps_and_sizes_belong_together() -> None:
     with pytest.raises(ValueError, match="got 1 steps for 2 sizes"):
         MatchedRandom([1], [1, 2], replace=True)
+
+
+def test_its_buffer_can_be_inspected(tmp_path: Path) -> None:
+    config = TrainConfig(
+        "Pendulum-v1",
+        "td3",
+        MatchedRandom([100, 200], [100, 120], replace=True),
+        steps=200,
+        out=tmp_path / "run",
+        learning_starts=50,
+        net_arch=(8, 8),
+        batch_size=16,
+        eval_every=0,
+        final_episodes=0,
+        tensorboard=False,
+    )
+    train(config, progress=False)
+    found = inspect_run(tmp_path / "run")
+    assert (found["admission"], found["size"]) == ("matched-random", 120)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from frugalrl.bench.matched import MatchedRandom
 from frugalrl.training.config import CUSTOM, admission_text
 from frugalrl.training.errors import RunDirectoryError
 from frugalrl.training.records import MetricsRow, read_rows
@@ -24,25 +25,27 @@ _PARTS = 20  # of the run, in the picture of acceptance over time
 
 
 def load_buffer(path: str | os.PathLike[str]) -> ReplayBuffer:
-    """Load a run's final buffer, or its newest checkpoint's.
+    """Load a run's final buffer, or its newest checkpoint's; also of a grid's own controls.
 
     Raises:
-        RunDirectoryError: the run has neither.
+        RunDirectoryError: the run has neither, or its configuration cannot be read.
         StateFileError: the file is damaged.
     """
     from frugalrl.replay.buffer import ReplayBuffer
 
     directory = RunDirectory(path)
-    directory.check_is_run()
+    config, _ = directory.read_config()
+    matched = config.admission == f"{CUSTOM}{MatchedRandom.name}"
+    made_by = MatchedRandom if matched else None
     if directory.buffer.is_file():
-        return ReplayBuffer.load(directory.buffer)
+        return ReplayBuffer.load(directory.buffer, admission=made_by)
     found = directory.checkpoints.newest()
     if found is None:
         raise RunDirectoryError(
             f"{str(directory.path)!r} has no buffer: neither buffer.safetensors (was it run with "
             "--no-save-buffer?) nor a checkpoint"
         )
-    return ReplayBuffer.from_state_dict(found.state["loop"]["buffer"])
+    return ReplayBuffer.from_state_dict(found.state["loop"]["buffer"], admission=made_by)
 
 
 def inspect_run(path: str | os.PathLike[str]) -> dict[str, Any]:
