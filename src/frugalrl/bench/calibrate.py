@@ -75,11 +75,11 @@ def measure_speed(run: Run) -> Speed:
     plain = {key: value for key, value in run.settings.items() if not key.startswith(of_filters)}
     try:
         resolved = resolve(train_config(replace(run, settings=plain), {}, None)).config
-        by_steps = isinstance(resolved.train_freq, int)
-        every = max(_LOG_EVERY, int(resolved.train_freq or 1) if by_steps else 1)
+        freq = resolved.train_freq
+        every = max(_LOG_EVERY, freq) if isinstance(freq, int) else _LOG_EVERY
         start = max(resolved.batch_size or 256, every)
         short = {"learning_starts": start, "eval_every": 0, "final_episodes": 0, "log_every": every}
-        if not by_steps:  # the same cost, spread evenly
+        if freq == "episode":  # the same cost, spread evenly
             short |= {"train_freq": 1, "gradient_steps": 1}
         timed = replace(run, steps=start + 5 * every, settings={**plain, **short})
         result = train(train_config(timed, {}, None), progress=False)

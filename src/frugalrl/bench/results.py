@@ -59,11 +59,9 @@ class Result:
     @cached_property
     def convergence(self) -> float | None:
         """Step at which the mean of the last 100 training episodes settled, if it ever did."""
-        if not {"episodes", "episode_reward"} <= set(self.metrics):
-            return None
-        means = recent_mean(self.metrics["episodes"], self.metrics["episode_reward"])
+        means = recent_mean(self.column("episodes"), self.column("episode_reward"))
         known = np.isfinite(means)
-        return convergence_point(self.metrics["env_steps"][known], means[known])
+        return convergence_point(self.column("env_steps")[known], means[known])
 
     @cached_property
     def curve(self) -> tuple[Values, Values]:

@@ -137,11 +137,9 @@ def _budgets(summary: Summary) -> str:
 def _one_task(fac: MethodSummary, baseline: MethodSummary, label: str) -> str:
     text = (
         f"On {task_name(fac.task)} with {_seeds(len(fac.seeds))} {label} ended with "
-        f"{show(100.0 * fac.size / baseline.size, 0)} % of the baseline's transitions"
+        f"{show(100.0 * fac.size / baseline.size, 0)} % of the baseline's transitions "
+        f"({show(100.0 * fac.bytes / baseline.bytes, 0)} % of its bytes, the filter's own included)"
     )
-    if baseline.bytes > 0 and math.isfinite(fac.bytes):
-        weight = 100.0 * fac.bytes / baseline.bytes
-        text += f" ({show(weight, 0)} % of its bytes, the filter's own included)"
     if fac.against_reference is None:
         return f"{text}."
     difference = fac.against_reference.difference
