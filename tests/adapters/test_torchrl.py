@@ -390,6 +390,36 @@ def test_indices_stay_where_they_are_when_the_warmup_ends():
     assert same >= 30 - buffer.writer.stats.replaced
 
 
+@pytest.mark.parametrize("storage", STORAGES)
+def test_an_interrupt_while_rows_move_loses_nothing(storage, monkeypatch):
+    """The filtered warm-up gives slots up, whose gaps are closed before rows are written."""
+    buffer = make(storage, size=40, warmup="filter", **DISCARD)
+    buffer.extend(transitions(8))
+    written = buffer.storage.set
+
+    def interrupted(*arguments, **options):
+        monkeypatch.setattr(buffer.storage, "set", written)
+        raise KeyboardInterrupt
+
+    move = buffer.writer._move
+    calls = []
+
+    def noted(sources, targets):
+        if not calls:
+            monkeypatch.setattr(buffer.storage, "set", interrupted)
+        calls.append(len(sources))
+        move(sources, targets)
+
+    monkeypatch.setattr(buffer.writer, "_move", noted)
+    held = set(rows_of(buffer))
+    with pytest.raises(KeyboardInterrupt):
+        buffer.extend(transitions(20, 1))
+    assert len(calls) == 1
+    buffer.extend(transitions(1, 2))
+    assert len(buffer) == len(buffer.writer._ledger) > 1
+    assert len(set(rows_of(buffer)) & held) > 1
+
+
 def test_torch_load_reads_the_state_with_its_safe_default(tmp_path):
     random = {"admission": frugalrl.RandomAdmit(0.8), "eviction": "random"}
     for arguments in (REPLACE, {"admission": frugalrl.RandomAdmit(0.5)}, random):

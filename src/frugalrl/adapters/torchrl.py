@@ -61,6 +61,8 @@ class FrugalWriter(KeepsLedger, Writer):
         **filter_arguments: of a FrugalFilter instead.
     """
 
+    _moving: Any = None  # all that was held, while rows move
+
     def __init__(
         self,
         admission: AdmissionFilter | None = None,
@@ -186,20 +188,21 @@ class FrugalWriter(KeepsLedger, Writer):
 
     def _move(self, sources: RowNumbers, targets: RowNumbers) -> None:
         """Close the gaps that the filter's choice has left, and end the storage after the last."""
+        if self._moving is None:  # else an interrupt came when the storage was empty
+            held = self._storage.get(torch.arange(len(self._storage)))
+            self._moving = torch.stack(held) if isinstance(held, list) else held.clone()
         order = np.arange(len(self._ledger))
         order[targets] = sources
-        kept = None
-        if len(order):
-            kept = self._storage.get(torch.as_tensor(order))
-            kept = torch.stack(kept) if isinstance(kept, list) else kept.clone()
         self._storage._empty()
         for buffer in self._storage._attached_entities_iter():
             buffer.sampler._empty()
-        if kept is not None:
+        if len(order):
             index = torch.arange(len(order))
+            kept = self._moving[torch.as_tensor(order)]
             kept.set("index", index)
             self._storage.set(index, kept)
             self._tell_samplers(index)
+        self._moving = None
 
     def _tell_samplers(self, index: torch.Tensor) -> None:
         for buffer in self._storage._attached_entities_iter():
