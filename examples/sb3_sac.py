@@ -2,7 +2,7 @@
 
     python examples/sb3_sac.py
 
-Needs the extra `sb3`: pip install "frugalrl[sb3]".
+Needs the extra `sb3`: pip install ".[sb3]".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/sbx_sac.py
 
-Needs the extra `sbx`: pip install "frugalrl[sbx]".
+Needs the extra `sbx`: pip install ".[sbx]".
 """
 
 from __future__ import annotations

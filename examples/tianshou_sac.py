@@ -2,7 +2,7 @@
 
     python examples/tianshou_sac.py
 
-Needs the extra `tianshou`: pip install "frugalrl[tianshou]".
+Needs the extra `tianshou`: pip install ".[tianshou]".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/torchrl_buffer.py
 
-Needs the extra `torchrl`: pip install "frugalrl[torchrl]".
+Needs the extra `torchrl`: pip install ".[torchrl]".
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ class Options(GridOptions):
       frugalrl compare Pendulum-v1 --algo sac --methods baseline,fac,small,random-slot --seeds 5
 
     Killed and started again with the same options it does only what is missing. Methods: baseline,
-    fac, fac-paper, laber, per, fac+laber, fac+per, and the controls small, random-slot and
-    random-drop. Parameters follow an @: fac@epsilon=0.1,mu=70, small@share=0.05,
+    fac, fac-paper, fac-released, laber, per, fac+laber, fac+per, and the controls small,
+    random-slot and random-drop. Parameters follow an @: fac@epsilon=0.1,mu=70, small@share=0.05,
     small@of=fac-paper.
     """
 
