@@ -8,7 +8,6 @@ and every step can be done again without harm.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from frugalrl.replay.budget import ByteBudget
 
 _FLAG = (0, 1)
-_KIND = operator.attrgetter("shape", "dtype")
-"""What tells of an array whether it can be taken, but for the values of integers."""
 _ASKED_AT_ONCE = 256
 """Rows that a filter is asked about: where nothing is free it may decide one, and copies all."""
 
@@ -47,7 +44,12 @@ class _Column:
         name: of the argument.
         target: where it is copied to.
         limits: least and greatest integers, `_FLAG`, or None for real numbers.
+
+    Attributes:
+        fitting: the type that came last of those whose values all fit.
     """
+
+    fitting: Any = None
 
     def __init__(self, name: str, target: NDArray[Any], limits: tuple[Any, Any] | None) -> None:
         self.name, self.target, self.limits, self.shape = name, target, limits, target.shape
@@ -59,15 +61,16 @@ class _Column:
             least, greatest = np.min(limits[0]), np.max(limits[1])
             self._kinds, self._expected = "", f"integers from {least} to {greatest}"
 
-    def check(self, array: NDArray[Any]) -> bool:
-        """Raise an error if an array cannot be taken; tell whether its type alone says that."""
+    def check(self, array: NDArray[Any]) -> None:
+        """Raise an error if an array cannot be taken."""
         if array.shape != self.shape:
             raise ValueError(
                 f"{self.name} has shape {array.shape}; expected {self.shape}, "
                 "one row per environment"
             )
         if array.dtype.kind in self._kinds:
-            return True
+            self.fitting = array.dtype
+            return
         if self.limits is None or array.dtype.kind not in "iub":
             raise TypeError(f"{self.name} has dtype {array.dtype}; expected {self._expected}")
         if array.dtype.kind == "b":  # which NumPy does not compare with the greatest uint64
@@ -75,7 +78,6 @@ class _Column:
         if (array < self.limits[0]).any() or (array > self.limits[1]).any():
             found = f"values from {array.min()} to {array.max()}"
             raise ValueError(f"{self.name} holds {found}; expected {self._expected}")
-        return False
 
 
 def _limits_of(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
@@ -122,19 +124,21 @@ class StagedRows:
     def ask(self, count: int, free: NDArray[np.int64]) -> None:
         """Begin to have the next rows decided about."""
         self.first = len(self.decided.codes)
-        asked = slice(self.first, self.first + count)
-        self.asked = self.observations[asked], self.rewards[asked], free
+        observations, rewards = self.observations, self.rewards
+        if count < len(rewards):
+            asked = slice(self.first, self.first + count)
+            observations, rewards = observations[asked], rewards[asked]
+        self.asked = observations, rewards, free
 
     def decide(self, decisions: Decisions) -> None:
         """Copy decisions about the first of those rows, in the types that compiled code takes."""
         given, places, released = decisions
-        count, most = len(given), len(self.asked[1])
-        if not (0 < count <= most and len(places) == count):
-            raise RuntimeError(
-                f"the filter gave {count} codes and {len(places)} slots where {most} rows are left;"
-                " frugalrl.check_filter says more"
-            )
         codes, slots = np.array(given, CODE_TYPE), np.array(places, SLOT_TYPE)
+        if not 0 < len(codes) == len(slots) <= len(self.asked[1]):
+            raise RuntimeError(
+                f"the filter gave {len(codes)} codes and {len(slots)} slots where "
+                f"{len(self.asked[1])} rows are left; frugalrl.check_filter says more"
+            )
         if self.first:
             before = self.decided
             codes, slots = np.append(before.codes, codes), np.append(before.slots, slots)
@@ -206,11 +210,8 @@ class Stage:
             _Column("truncated", columns[:, IS_TRUNCATED], _FLAG),
             *(_Column(name, fields[name], _limits_of(dtype)) for name, _, dtype in layout.extra),
         ]
-        self._targets = [it.target for it in self._arguments]
-        # Shapes and types that were taken last, and which arguments depend on values besides.
-        self._known: tuple[Any, Any] = None, ()
         # What must be finite. In float32 the numbers of every transition lie side by side.
-        self._numbers = [it for it in self._targets if it.dtype.kind == "f"]
+        self._numbers = [it.target for it in self._arguments if it.target.dtype.kind == "f"]
         if layout.float_dtype == np.float32:
             actions = math.prod(fields[ACTION].shape[1:]) if layout.action_range is None else 0
             together = floats[:, ROW_STATES : reward + 1 + actions]
@@ -232,15 +233,11 @@ class Stage:
             ValueError: a shape or a value is wrong.
             TypeError: a type is wrong.
         """
-        arrays = [*map(np.asarray, given)]
-        kinds = [*map(_KIND, arrays)]
-        known, unsure = self._known
-        if kinds != known:
-            unsure = range(len(self._arguments))
-        unsure = [i for i in unsure if not self._arguments[i].check(arrays[i])]
-        self._known = kinds, unsure
-        for target, array in zip(self._targets, arrays, strict=True):
-            target[...] = array
+        for column, value in zip(self._arguments, given, strict=True):
+            array = np.asarray(value)
+            if array.dtype is not column.fitting or array.shape != column.shape:
+                column.check(array)
+            column.target[...] = array
         columns, states, rewards = self._all
         is_finite = None
         if len(self._numbers) > 1 or not all_finite(self._numbers[0]):
@@ -249,7 +246,7 @@ class Stage:
             if not is_finite.all():
                 columns, states, rewards = columns[is_finite], states[is_finite], rewards[is_finite]
         # Copies: a filter may keep what it is shown, and the stage is written anew each time.
-        return StagedRows(columns, np.array(states, np.float32), np.array(rewards), is_finite)
+        return StagedRows(columns, states.astype(np.float32), rewards.copy(), is_finite)
 
 
 class Intake:
