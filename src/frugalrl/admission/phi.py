@@ -108,7 +108,7 @@ RULE_AND_COUNTS = np.dtype(
 
 
 class Arrays(NamedTuple):
-    """The arrays of phi by name; Python passes a plain tuple, which takes Numba half the time."""
+    """The arrays of phi by name; Numba takes a plain tuple in half the time."""
 
     slots: NDArray[Any]
     cells: NDArray[Any]
@@ -714,9 +714,13 @@ class Phi:
         )
         width = math.ldexp(2.0, math.frexp(settings.bandwidth + settings.half_width)[1])
         state = np.array([(*rule, width, 0, 0, 1, FAN)], dtype=RULE_AND_COUNTS)
-        self.arrays = Arrays(
-            np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET), state
-        )
+        empty = np.zeros(0, dtype=SLOT), np.zeros(1, dtype=CELL), np.zeros(FAN, dtype=BUCKET)
+        self._parts = *empty, state  # plain, as compiled functions want it
+
+    @property
+    def arrays(self) -> Arrays:
+        """The same by name."""
+        return Arrays(*self._parts)
 
     @property
     def cells(self) -> int:
@@ -726,7 +730,7 @@ class Phi:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.arrays)
+        return sum(array.nbytes for array in self._parts)
 
     def cell_counts(self) -> NDArray[np.int64]:
         """Give the number of rewards in each cell."""
@@ -744,7 +748,7 @@ class Phi:
     def decide(self, offer: Offer, rows: Rows) -> int:
         """Decide about rows, unless that has been done; gives what that comes to."""
         given = self.partition, rows, offer.answer
-        while (status := _decide(tuple(self.arrays), *given)) == NO_ROOM:
+        while (status := _decide(self._parts, *given)) == NO_ROOM:
             taken = offer.progress.item(1)
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
         return status
@@ -752,7 +756,7 @@ class Phi:
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Store one row, unless its slot is known already."""
         state = np.asarray(observation, dtype=np.float64)
-        while not _place(tuple(self.arrays), self.partition, state, float(reward), slot):
+        while not _place(self._parts, self.partition, state, float(reward), slot):
             self._make_room(slot)
 
     def fill(self, rows: Rows, slots: NDArray[np.int64]) -> None:
@@ -764,18 +768,18 @@ class Phi:
 
     def forget(self, slot: int) -> None:
         """Remove an evicted slot; nothing happens if it holds nothing."""
-        _forget(tuple(self.arrays), slot)
+        _forget(self._parts, slot)
 
     def _make_room(self, slot: int) -> None:
         """Let the arrays grow where another reward, in this slot, might find them too short.
 
         They grow by a small share, so little lies idle; copying stays a constant cost per reward.
         """
-        slots, cells, buckets = (len(array) for array in self.arrays[:3])
+        slots, cells, buckets = (len(array) for array in self._parts[:3])
         if self.arrays.state["clock"] >= _NEVER:
             again = Phi(self._settings, self.partition, self.scale)  # with stamps from 0 on
             again.load_state_dict(self.state_dict())
-            self.arrays = again.arrays
+            self._parts = again._parts
             return
         if slot >= slots:
             slots = slot + slot // 8 + 16
@@ -789,19 +793,19 @@ class Phi:
         """Let slots, cells and buckets be as many as these, which are at least what they are."""
         slots, cells, buckets = (
             array if len(array) == length else longer(array, length)
-            for array, length in zip(self.arrays, room, strict=False)
+            for array, length in zip(self._parts, room, strict=False)
         )
         if cells is not self.arrays.cells and self.cells:
             _link_cells(cells)
         # All at once, for an interrupt.
-        self.arrays = Arrays(slots, cells, buckets, self.arrays.state)
+        self._parts = slots, cells, buckets, self.arrays.state
 
     def state_dict(self) -> dict[str, Any]:
         """Give the contents, on which decisions depend, and the room, on which `nbytes` does.
 
         Contents are slots, rewards and cell keys, oldest first; all else follows from them.
         """
-        slots, cells, buckets, _ = self.arrays
+        slots, cells, buckets, _ = self._parts
         held = np.flatnonzero(slots["cell"])
         held = held[np.argsort(slots["stamp"][held])]
         return {
