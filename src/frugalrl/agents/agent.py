@@ -209,8 +209,8 @@ class Agent:
             raise ValueError(f"batch must have batch_size={n} rows, got {m}")
 
         def floats(values: Any, *shape: int) -> Floats:
-            """Copy what K batches of m rows say, as compiled code wants it."""
-            return np.array(values, np.float32, order="C").reshape(k, m, *shape)
+            """Give what K batches of m rows say, as compiled code wants it."""
+            return np.asarray(values, np.float32, order="C").reshape(k, m, *shape)
 
         discount = (getattr(batch, "extra", None) or {}).get("discount", settings.gamma)
         prioritized = settings.sampler == "prioritized"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frugalrl.admission.offer import all_finite
 from frugalrl.agents.agent import Agent
 from frugalrl.compiling import COMPILATION
 from frugalrl.replay.buffer import ReplayBuffer
@@ -304,6 +305,6 @@ def pieces(count: int) -> list[int]:
 
 def _finite(observations: NDArray[np.float32]) -> NDArray[np.float32]:
     """Give what to act on: the same where finite, zero where the environment gave nonsense."""
-    if np.isfinite(observations).all():
+    if all_finite(observations):
         return observations
     return np.nan_to_num(observations, nan=0.0, posinf=0.0, neginf=0.0)

@@ -85,10 +85,12 @@ class Normalizer:
         if "rewards" in self._moments:
             scale = np.float32(self._moments["rewards"].scale)
             batch = batch._replace(rewards=np.clip(batch.rewards * scale, -CLIP, CLIP))
-        return batch._replace(
-            observations=self.observations(batch.observations),
-            next_observations=self.observations(batch.next_observations),
-        )
+        if "observations" in self._moments:
+            batch = batch._replace(
+                observations=self.observations(batch.observations),
+                next_observations=self.observations(batch.next_observations),
+            )
+        return batch
 
     def state_dict(self) -> dict[str, Any]:
         """Give all that a continuation needs."""
