@@ -38,7 +38,7 @@ class Args:
     buffer_size: int = 1_000_000
     """most transitions that are kept"""
     admission: str = "fac"
-    """fac (Frugal Actor-Critic), all (an ordinary buffer) or random"""
+    """fac (Frugal Actor-Critic), none (an ordinary buffer) or random"""
     warmup_steps: int = 1_000
     """steps from which the filter learns the important dimensions"""
     on_equivalent: str = "replace"
@@ -63,7 +63,7 @@ class Args:
 
 def make_admission(args: Args) -> frugalrl.AdmissionFilter:
     """Build the filter that decides what enters the buffer."""
-    if args.admission == "all":
+    if args.admission == "none":
         return frugalrl.AdmitAll()
     if args.admission == "random":
         return frugalrl.RandomAdmit(rate=0.4, seed=args.seed)
@@ -229,5 +229,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for field in fields(Args):
         flag = "--" + field.name.replace("_", "-")
-        parser.add_argument(flag, type=type(field.default), default=field.default)
+        known = ("fac", "none", "random") if field.name == "admission" else None
+        parser.add_argument(flag, type=type(field.default), default=field.default, choices=known)
     main(Args(**vars(parser.parse_args())))

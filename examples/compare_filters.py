@@ -7,7 +7,7 @@ Needs only the core of Frugal; MuJoCo's environments need the extra `mujoco`.
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import gymnasium
 import numpy as np
@@ -67,4 +67,8 @@ def main(
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2], *map(int, sys.argv[2:3]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("environment", nargs="?", default="MountainCarContinuous-v0")
+    parser.add_argument("steps", nargs="?", type=int, default=20_000)
+    arguments = parser.parse_args()
+    main(arguments.environment, arguments.steps)

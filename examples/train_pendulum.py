@@ -2,11 +2,13 @@
 
     python examples/train_pendulum.py [directory]
 
-Takes well under a minute. Interrupt it with Ctrl-C and start it again: it goes on where it stopped.
+Needs the extra `train` and takes well under a minute. Interrupt it with Ctrl-C and start it again:
+it goes on where it stopped.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -49,4 +51,6 @@ def main(directory: str = "runs/pendulum-example", steps: int = 5_000) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", nargs="?", default="runs/pendulum-example")
+    main(**vars(parser.parse_args()))

@@ -40,7 +40,7 @@ def test_other_trainers(name, capsys):
     assert "200 transitions offered" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("admission", ["fac", "all", "random"])
+@pytest.mark.parametrize("admission", ["fac", "none", "random"])
 def test_cleanrl_script(admission):
     script = load("cleanrl_sac")
     lines = (EXAMPLES / "cleanrl_sac.py").read_text().splitlines()
@@ -56,7 +56,7 @@ def test_cleanrl_script(admission):
     )
     buffer = script["main"](arguments)
     assert buffer.stats.offered == 120
-    assert (len(buffer) == 120) == (admission == "all")
+    assert (len(buffer) == 120) == (admission == "none")
     stored = buffer.transitions()
     # InvertedPendulum ends when the pole leans by more than 0.2: the true last observation.
     over = stored.terminated
