@@ -105,7 +105,10 @@ def sb3_megabytes(entry: MethodSummary) -> float:
     """Give what Stable-Baselines3's ReplayBuffer takes for as many transitions as are held."""
     kwargs = next(iter(entry.runs.values())).run.settings.get("env_kwargs", {})
     kwargs = json.loads(kwargs) if isinstance(kwargs, str) else kwargs  # from a command line
-    env = gymnasium.make(entry.task[0], **kwargs)
+    try:
+        env = gymnasium.make(entry.task[0], **kwargs)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise SystemExit(f'{entry.task[0]} is needed: pip install ".[train,envs]"') from error
     observation, action = env.observation_space, env.action_space
     states = 2 * int(np.prod(observation.shape)) * observation.dtype.itemsize
     each = states + 4 * int(np.prod(action.shape)) + 3 * 4

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import filelock  # noqa: F401 - needed later; where it is missing one is told before a run is made
 import numpy as np
+import threadpoolctl  # noqa: F401 - likewise
 from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
