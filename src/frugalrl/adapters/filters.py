@@ -53,6 +53,11 @@ def make_filter(
     if admission is None:
         own = _options_of(FrugalFilter)
         for name in arguments:
+            if name in ("capacity", "capacity_bytes", "sampler"):
+                raise TypeError(
+                    f"{name}= is an argument of frugalrl.ReplayBuffer alone: this buffer has the "
+                    "trainer's size and draws as the trainer does"
+                )
             if name not in own:
                 known = dict.fromkeys([*_options_of(*adapter.__mro__), *own])
                 check_choice("argument", name, known, TypeError)

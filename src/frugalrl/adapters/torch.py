@@ -21,7 +21,7 @@ from frugalrl import AdmitAll, RandomAdmit
 from frugalrl.adapters.filters import ReadsColumns, make_filter, needs
 from frugalrl.adapters.observations import FlatObservations
 from frugalrl.admission.protocol import AdmissionFilter
-from frugalrl.checks import integer_from, warn_caller
+from frugalrl.checks import check_choice, integer_from, warn_caller
 from frugalrl.replay.buffer import KIND, VERSION
 from frugalrl.replay.buffer import ReplayBuffer as Replay
 from frugalrl.replay.n_step import NStepReturns, NStepTransitions
@@ -120,6 +120,8 @@ class ReplayBuffer:
         self.optimize_memory_usage = False
         self.handle_timeout_termination = handle_timeout_termination
         made = make_filter(admission, filter_arguments, type(self))
+        if dtype is not None:
+            check_choice("dtype", dtype, ("float32", "float16", "float64"))
         is_exact = isinstance(made, AdmitAll) and dtype in (None, "float64")
         if dtype == "float64" and not is_exact:
             raise ValueError(
@@ -186,6 +188,13 @@ class ReplayBuffer:
                 f"done is that of {len(done)} environments, but the buffer was made with n_envs="
                 f"{self.n_envs}; make one with n_envs={len(done)}"
             )
+        action, of_one = np.asarray(action), self.action_space.shape
+        if action.size != self.n_envs * self.action_dim:
+            raise ValueError(
+                f"action has shape {action.shape}; expected (n_envs, *{of_one}) with n_envs="
+                f"{self.n_envs}. The buffer's spaces are those of one environment, such as "
+                "envs.single_action_space"
+            )
         timeout = np.zeros_like(done)
         if self.handle_timeout_termination:
             if isinstance(infos, dict):
@@ -196,7 +205,7 @@ class ReplayBuffer:
                 timeout = np.array(limits, np.bool_)
         step = (
             self._layout.flatten(obs),
-            np.asarray(action).reshape(self.n_envs, *self.action_space.shape),  # type: ignore[misc]
+            action.reshape(self.n_envs, *of_one),  # type: ignore[misc]
             np.asarray(reward, dtype=np.float64),  # the type that needs no second look
             self._layout.flatten(next_obs),
             done & ~timeout,

@@ -72,6 +72,11 @@ class FrugalSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name; numbers become plain ones, which JSON can hold."""
+        if isinstance(self.warmup, int):
+            raise ValueError(
+                f"warmup={self.warmup!r} is unknown (known: {', '.join(_CHOICES['warmup'])}); its "
+                f"length is warmup_steps={self.warmup!r}"
+            )
         checked: dict[str, Any] = {
             "warmup_steps": integer_from("warmup_steps", self.warmup_steps, 1),
             "bins": _checked_bins(self.bins),
