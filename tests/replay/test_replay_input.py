@@ -206,7 +206,7 @@ def test_large_values_fit_float32_but_not_float16() -> None:
     buffer = make()
     buffer.add(**large)
     assert buffer.transitions().observations.tolist() == [[np.float32(1e30), np.float32(-1e30)]]
-    with pytest.warns(RuntimeWarning, match="too large"):
+    with pytest.warns(RuntimeWarning, match="beyond 65504"):
         make(dtype="float16").add(**large)
 
 

@@ -265,11 +265,11 @@ class ReplayBuffer:
         rows = stage.take(given)
         outcome = self._intake.add(rows)
         if rows.refused and self._storage.counters["refused"] == rows.refused:
-            first = outcome.codes.tolist().index(REFUSED)
+            first, kind = outcome.codes.tolist().index(REFUSED), self._storage.layout.float_dtype
             warn_caller(  # comes last, since it may be raised as an error
-                f"refused {rows.refused} transition(s) with NaN, infinite or too large values "
-                f"(first in row {first}); further ones are only counted in "
-                "stats.rejected_nonfinite"
+                f"refused {rows.refused} transition(s) with NaN, infinity or a number beyond "
+                f"{np.finfo(kind).max:g}, the most that {kind} holds (first in row {first}); "
+                "further ones are only counted in stats.rejected_nonfinite"
             )
         return outcome
 
@@ -563,5 +563,7 @@ def _part_from(argument: str, saved: dict[str, Any], made_by: Any, known: Any) -
         )
     known_as = getattr(made_by, "name", name)
     if isinstance(known_as, str) and known_as != name:
-        raise ValueError(f"the {what} was {name!r}, not {known_as!r}")
+        before = next((it.__name__ for it in known if it.name == name), name)
+        given = getattr(made_by, "__name__", known_as)
+        raise ValueError(f"the saved {what} is {before}, not {given}; use one of that kind")
     return getattr(made_by, "from_state_dict", made_by)(saved["state"])
