@@ -99,11 +99,6 @@ class Spec:
         target = self.settings.target_entropy
         return float(-self.action_size if target == "auto" else target)
 
-    @property
-    def actor_size(self) -> int:
-        """Length of the actor's vector, gSDE's log standard deviations included."""
-        return self.actor.size + self.settings.use_sde * self.latent_size * self.action_size
-
 
 class Inputs(NamedTuple):
     """One update's data; with a leading axis of K, the data of K updates in a row.
@@ -159,8 +154,9 @@ State = SacState | Td3State
 def initial_state(spec: Spec, rng: np.random.Generator) -> State:
     """Draw the networks, as NumPy arrays."""
     # After the actor's network come gSDE's log standard deviations (hidden, a).
-    actor = np.full(spec.actor_size, spec.settings.log_std_init, np.float32)
-    actor[: spec.actor.size] = spec.actor.init(rng)
+    count = spec.settings.use_sde * spec.latent_size * spec.action_size
+    log_stds = np.full(count, spec.settings.log_std_init, np.float32)
+    actor = np.concatenate([spec.actor.init(rng), log_stds])
     critics = np.concatenate([spec.critic.init(rng) for _ in range(spec.settings.critics)])
     shared = {
         "actor": actor,
