@@ -59,8 +59,8 @@ class UpdateResult:
     @property
     def metrics(self) -> dict[str, float]:
         """Losses and the entropy coefficient, averaged over the updates of the call."""
-        means = np.asarray(self.values).mean(0)
-        return {name: float(mean) for name, mean in zip(self.names, means, strict=True)}
+        means = np.asarray(self.values).mean(0).tolist()
+        return dict(zip(self.names, means, strict=True))
 
 
 class Agent:
