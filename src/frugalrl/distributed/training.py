@@ -241,13 +241,13 @@ class LearnerLoop(TrainingLoop):
 
         So rarely that it is a small part of what the steps since would have weighed.
         """
-        learned = self.buffer.admission
-        if not learned.is_fitted:  # type: ignore[attr-defined]
+        learned: Any = self.buffer.admission
+        if not learned.is_fitted:
             return
         gone_by = (self.env_steps - self._snapshot_step) * self._row_bytes
         if gone_by < _SNAPSHOT_SHARE * self._snapshot_bytes:
             return
-        taken = take_snapshot(cast("Any", learned), self.updates, self._settings.edge_refresh)
+        taken = take_snapshot(learned, self.updates, self._settings.edge_refresh)
         self._snapshot, self._snapshot_step = self._fleet.put(taken), self.env_steps
         self._snapshot_bytes = taken.nbytes * self._fleet.hosts
         self.measures.snapshots += 1
@@ -301,8 +301,7 @@ class LearnerLoop(TrainingLoop):
         self._next = list(state["ledger"]["next"])
         self._open = [set(numbers) for numbers in state["ledger"]["open"]]
         self._left_over = int(state["left_over"])
-        for name, value in state["measures"].items():
-            setattr(self.measures, name, value)
+        vars(self.measures).update(state["measures"])
         return problems
 
 
@@ -330,8 +329,7 @@ class LearnerSession(Session):
     def _finish(self, final: Episodes | None) -> ActorsResult:
         result = super()._finish(final)
         measures = self._loop.measured()
-        for line in measure_lines(measures):
-            self.say(line)
+        self.say(*measure_lines(measures))
         return ActorsResult(**vars(result), measures=measures)
 
 
