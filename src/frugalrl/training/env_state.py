@@ -225,7 +225,7 @@ class ActionRecorder(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and remember the action."""
         self.actions.append(np.array(action))
-        return cast("tuple[Any, Any, bool, bool, dict[str, Any]]", self.env.step(action))
+        return self.env.step(action)
 
 
 def prepare(factory: EnvironmentFactory, method: StateMethod) -> Environment:
