@@ -408,7 +408,7 @@ def _read_arrays(source: Any) -> dict[str, NDArray[Any]]:
     if isinstance(source, (str, os.PathLike)):
         try:
             with np.load(source, allow_pickle=False) as file:
-                source = {name: file[name] for name in file.files}
+                source = dict(file)
         except Exception as error:  # whatever a damaged archive leads to
             raise ConfigError(f"init_buffer={str(source)!r} cannot be read: {error}") from error
     if not isinstance(source, Mapping):
@@ -446,6 +446,5 @@ def _with_next_observations(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArra
     following[terminated] = observations[terminated]
     keep = ~arrays["truncated"] | terminated
     keep[-1:] = terminated[-1:]
-    return {
-        name: values[keep] for name, values in (*arrays.items(), ("next_observations", following))
-    }
+    arrays = {**arrays, "next_observations": following}
+    return {name: values[keep] for name, values in arrays.items()}
