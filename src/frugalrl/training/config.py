@@ -360,8 +360,7 @@ def resolve(config: TrainConfig) -> Resolved:
 
 def agent_settings(config: TrainConfig) -> AgentSettings:
     """Give the agent's share of a resolved configuration."""
-    names = [field.name for field in dataclasses.fields(AgentSettings)]
-    values = {name: getattr(config, name) for name in names}
+    values = {it.name: getattr(config, it.name) for it in dataclasses.fields(AgentSettings)}
     if values["action_noise"] == "none":
         values["action_noise"] = None
     try:
