@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from inline_ray import InlineRay
 
 from frugalrl.distributed import fleet as fleets
-from frugalrl.distributed.fleet import Fleet
-from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
+from frugalrl.distributed import training
+from frugalrl.distributed.fleet import ActorSettings, Fleet
+from frugalrl.training import runner
+from frugalrl.training.errors import BrokenEnvironmentError, ConfigError, StorageError
 
 
 def finish(loop, target=None) -> None:
@@ -191,3 +195,13 @@ def test_actors_that_do_not_start_are_told_of(make_loop, monkeypatch):
     with pytest.raises(ConfigError, match=r"actors=2, but only 1 started within 0.01 s"):
         make_loop(ray)
     assert len(ray.killed) == 2
+
+
+def test_measures_that_cannot_be_written_stop_the_run(tiny, tmp_path, monkeypatch):
+    def full(path, value):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(training, "write_json", full)
+    sessions = partial(training.LearnerSession, InlineRay(), ActorSettings(2))
+    with pytest.raises(StorageError, match=r"is the disk full.*step-0+1\d\d.*then resume"):
+        runner.train(tiny(out=tmp_path / "run"), make_session=sessions, actors={})

@@ -324,7 +324,8 @@ class LearnerSession(Session):
     def _save(self) -> None:
         super()._save()
         if self.directory is not None:
-            write_json(self.directory.path / MEASURES_FILE, self._loop.measured())
+            with self._writing():
+                write_json(self.directory.path / MEASURES_FILE, self._loop.measured())
 
     def _finish(self, final: Episodes | None) -> ActorsResult:
         result = super()._finish(final)
