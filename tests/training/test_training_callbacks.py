@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import frugalrl
+from frugalrl.state_io import load_state
 from frugalrl.training import ConfigError, RunDirectoryError, resume, train
 from frugalrl.training.callbacks import Callback
+from frugalrl.training.run_directory import KIND, VERSION
 
 
 class Listener(Callback):
@@ -102,6 +104,27 @@ def test_starting_from_an_earlier_run(algo, tiny, tmp_path):
     assert not (tmp_path / "never").exists()
     with pytest.raises(ConfigError, match="does not exist"):
         train(tiny(init_policy=tmp_path / "nowhere"))
+
+
+def test_networks_begin_with_the_statistics_that_they_learned_by(tiny, tmp_path):
+    train(tiny(normalize="obs", out=tmp_path / "first"))
+    quiet = {"eval_every": 0, "steps": 61, "learning_starts": 60, "init_policy": tmp_path / "first"}
+    train(tiny(normalize="obs", out=tmp_path / "second", **quiet))
+    seen = [
+        load_state(tmp_path / run / "state.safetensors", kind=KIND, version=VERSION)["loop"]
+        for run in ("first", "second")
+    ]
+    before, after = (loop["normalizer"]["observations"]["count"] for loop in seen)
+    assert after == pytest.approx(before + 62)
+    for wrong in ({"normalize": "none"}, {"normalize": "reward"}):
+        with pytest.raises(ConfigError, match="learned from normalized observations"):
+            train(tiny(**{**quiet, **wrong}))
+    alone = {**quiet, "init_policy": tmp_path / "first" / "policy.safetensors"}
+    with pytest.raises(ConfigError, match="give the directory of its run"):
+        train(tiny(normalize="obs", **alone))
+    train(tiny(out=tmp_path / "plain"))
+    with pytest.raises(ConfigError, match="learned from plain observations"):
+        train(tiny(normalize="obs", **{**quiet, "init_policy": tmp_path / "plain"}))
 
 
 def test_starting_from_a_buffer(tiny, tmp_path):

@@ -67,6 +67,10 @@ class TrainingLoop:
         self._losses: dict[str, float] = {}
         self._results: list[tuple[int, Any]] = []
 
+    def normalize_by(self, statistics: Any) -> None:
+        """Normalize by the statistics of an earlier run, from which the networks are."""
+        self._normalizer.load_statistics(statistics)
+
     def begin(self, seeds: list[int]) -> None:
         """Reset every environment with its seed."""
         self._observations = self.group.reset(seeds)

@@ -102,8 +102,13 @@ class Normalizer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
-        for name, moments in self._moments.items():
-            moments.mean = np.array(state[name]["mean"])
-            moments.var = np.array(state[name]["variance"])
-            moments.count = float(state[name]["count"])
+        self.load_statistics(state)
         self._returns = np.array(state["returns"])
+
+    def load_statistics(self, state: dict[str, Any]) -> None:
+        """Begin with the statistics that another run's `state_dict` has."""
+        for name, moments in self._moments.items():
+            if state[name] is not None:
+                moments.mean = np.array(state[name]["mean"])
+                moments.var = np.array(state[name]["variance"])
+                moments.count = float(state[name]["count"])

@@ -105,7 +105,7 @@ def train(
     # Made before the directory: what arguments and files cannot do is known without a trace.
     buffer = make_buffer(config, spaces, seeds)
     agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
-    begun_with = start_from(config, agent, buffer)
+    begun_with, statistics = start_from(config, agent, buffer)
     method: StateMethod = "fresh"
     with directory or contextlib.nullcontext():
         if directory is not None:
@@ -121,7 +121,7 @@ def train(
             begun_with = [*configuration_lines(resolved), *begun_with]
         session = make_session(config, factory, method, directory, progress, say, callbacks)
         session.say(*begun_with)
-        return session.run(agent, buffer, seeds.environments)
+        return session.run(agent, buffer, seeds.environments, statistics=statistics)
 
 
 def resume(
@@ -192,20 +192,22 @@ def resume(
             write_json(directory.config, {**content, "config": config.to_dict()})
         seeds = Seeds.draw(config.seed, config.envs)
         agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
+        state = statistics = None
         if found is None:
-            begun_with = ["no checkpoint was written yet: starting from the beginning"]
             buffer = make_buffer(config, spaces, seeds)
-            begun_with += start_from(config, agent, buffer)
+            begun_with, statistics = start_from(config, agent, buffer)
+            begun_with.insert(0, "no checkpoint was written yet: starting from the beginning")
         else:
             skipped = "warning: skipped a checkpoint that cannot be read: "
             begun_with = [skipped + warning for warning in found.warnings]
             begun_with.append(f"resuming from {found.path.name}")
             custom = None if isinstance(config.admission, str) else type(config.admission)
-            buffer = ReplayBuffer.from_state_dict(found.state["loop"]["buffer"], custom)
+            state = found.state
+            buffer = ReplayBuffer.from_state_dict(state["loop"]["buffer"], custom)
         method, make = content["environment_state"], make_session or Session
         session = make(config, factory, method, directory, progress, say, callbacks)
         session.say(*begun_with)
-        return session.run(agent, buffer, seeds.environments, found and found.state)
+        return session.run(agent, buffer, seeds.environments, state, statistics)
 
 
 def _checked(config: TrainConfig) -> tuple[EnvironmentFactory, tuple[Box, Box], Resolved]:
@@ -319,8 +321,10 @@ _NAMES = {
 }
 
 
-def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> list[str]:
-    """Take over what a configuration says to begin with; gives lines about it for the user.
+def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> tuple[list[str], Any]:
+    """Take over what a configuration says to begin with.
+
+    Gives lines about it for the user, and the statistics that its networks' inputs go through.
 
     Raises:
         ConfigError: it does not fit.
@@ -330,20 +334,23 @@ def start_from(config: TrainConfig, agent: Agent, buffer: ReplayBuffer) -> list[
         source = getattr(config, name)
         if isinstance(source, (str, os.PathLike)) and not Path(source).exists():
             raise ConfigError(f"{name}={str(source)!r} does not exist")
-    lines = []
+    lines, statistics = [], None
     if config.init_policy is not None:
-        what = _take_networks(agent, Path(config.init_policy))
+        what, statistics = _take_networks(agent, Path(config.init_policy), config.normalize)
         lines.append(f"starting with {what} of {config.init_policy}")
     if config.init_buffer is not None:
         offered = _offer_transitions(buffer, agent, config.init_buffer)
         lines.append(f"starting with {len(buffer):,} of {offered:,} earlier transitions")
-    return lines
+    return lines, statistics
 
 
-def _take_networks(agent: Agent, path: Path) -> str:
-    """Give an agent the networks of an earlier run, to new optimizers; says which they are.
+def _take_networks(agent: Agent, path: Path, normalize: str) -> tuple[str, Any]:
+    """Give an agent the networks of an earlier run, to new optimizers.
 
     Of a run directory actor and critics are taken; a policy file has the actor alone.
+
+    Returns:
+        Which networks they are, and the statistics of what they saw, if it was normalized.
     """
     state = agent.state_dict()
     learner = state["learner"]
@@ -352,12 +359,27 @@ def _take_networks(agent: Agent, path: Path) -> str:
         run = load_state(directory.state, kind=KIND, version=VERSION)
     elif found := directory.checkpoints.newest():
         run = found.state
+    statistics = None
     if run is None:
-        saved, what = {"actor": load_policy(path).parameters}, "the actor"
+        policy = load_policy(path)
+        saved, what = {"actor": policy.parameters}, "the actor"
+        was_normalized = policy.normalize is not None
     else:
         earlier = run["loop"]["agent"]["learner"]
         saved = {name: earlier[name] for name in earlier if name in _NETWORKS}
-        what = "all networks"
+        statistics, what = run["loop"].get("normalizer"), "all networks"
+        was_normalized = statistics is not None and statistics["observations"] is not None
+    if was_normalized != (normalize in ("obs", "both")):
+        seen, use = ("normalized", "obs") if was_normalized else ("plain", "none")
+        raise ConfigError(
+            f"init_policy={str(path)!r} does not fit normalize={normalize!r}: it learned from "
+            f"{seen} observations; use normalize={use!r}"
+        )
+    if was_normalized and statistics is None:
+        raise ConfigError(
+            f"init_policy={str(path)!r} is a policy alone, whose observations' statistics cannot "
+            "be continued; give the directory of its run"
+        )
     if "actor_target" in learner:
         saved.setdefault("actor_target", saved["actor"])
     for name, values in saved.items():
@@ -369,7 +391,7 @@ def _take_networks(agent: Agent, path: Path) -> str:
             )
         learner[name] = np.array(values, np.float32)
     agent.load_state_dict(state)
-    return what
+    return what, statistics
 
 
 def _offer_transitions(buffer: ReplayBuffer, agent: Agent, source: Any) -> int:

@@ -164,9 +164,17 @@ class Session:
             self.say(f"warning: {line}")
 
     def run(
-        self, agent: Agent, buffer: ReplayBuffer, seeds: list[int], state: Any = None
+        self,
+        agent: Agent,
+        buffer: ReplayBuffer,
+        seeds: list[int],
+        state: Any = None,
+        statistics: Any = None,
     ) -> TrainResult:
-        """Begin the run, with a seed for each environment, or go on from a checkpoint's state."""
+        """Begin the run, with a seed for each environment, or go on from a checkpoint's state.
+
+        A run that begins with an earlier one's networks normalizes by its statistics, if at all.
+        """
         with (
             blas_threads(self.config.threads),
             self._guard,
@@ -176,6 +184,8 @@ class Session:
             self._loop = self._make_loop(group, agent, buffer)
             self._view = RunView(self.config, self._path, self._loop)
             if state is None:
+                if statistics is not None:
+                    self._loop.normalize_by(statistics)
                 self._loop.begin(seeds)
             else:
                 self._restore(state)
