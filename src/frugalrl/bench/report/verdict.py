@@ -12,6 +12,8 @@ from frugalrl.bench.methods import rule_and_share
 from frugalrl.bench.report.table import digits_for, show, show_interval
 from frugalrl.bench.statistics import FEW_SEEDS, MIN_SEEDS_FOR_INTERVAL
 
+_MANY_TESTS = 8
+"""Of which one would look clear by chance more than one time in three."""
 _CONTROLS = {
     "random-slot": "overwriting at random in a buffer of the same size",
     "small": "a ring of the same size",
@@ -85,6 +87,15 @@ def warnings(summary: Summary) -> list[str]:
         notes.append(
             "Where two methods have different seeds their difference is not paired, but at equal "
             f"size, where it is over the seeds that both have: {named}."
+        )
+    tests = sum(
+        entry.against_reference is not None and entry.against_reference.welch_p is not None
+        for entry in summary.by_method.values()
+    )
+    if tests >= _MANY_TESTS:
+        notes.append(
+            f"{tests} differences are judged at the 5 % level, none corrected for their number: if "
+            f"none was real, about {tests / 20.0:.0f} would look clear all the same."
         )
     problems = summary.results.problems
     if problems:
