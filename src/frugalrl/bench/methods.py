@@ -168,11 +168,12 @@ def _with_parameters(
             if made.needs is not None:  # a fixed size needs no run to follow
                 gone = "a random transition" if "eviction" in settings else "the oldest"
                 made = replace(made, needs=None, about=f"control: a buffer that overwrites {gone}")
-            made = replace(made, dash="dot" if share < 0.1 else made.dash)
+            own = "dash" if made.frugal else made.dash  # apart from the rule without a size
+            made = replace(made, dash="dashdot" if share < 0.03 else "dot" if share < 0.1 else own)
             words.append(f"{100 * share:g} % of the steps")
         elif key in _OF_THE_BUFFER:
             settings[_OF_THE_BUFFER[key]] = text
-            made = replace(made, dash="dash")
+            made = replace(made, dash="dash" if key == "dtype" else "dashdot")
             words.append(text if key == "dtype" else f"{text} {key}")
         elif key == "of":
             source = find_method(text, known)

@@ -127,14 +127,18 @@ def performance_profiles(summary: Summary) -> Figure:
     """Draw the share of runs above each normalised score."""
     taus = np.linspace(0.0, 1.5, 76)
     traces = []
+    most = max(map(len, summary.scores.values()), default=0)
     for method in _plain_methods(summary):
         tasks = list(summary.scores.get(method.name, {}).values())
-        if tasks:
+        if len(tasks) == most > 0:
             generator = generator_for("profile", method.name)
             profile, band = statistics.estimate_profile(tasks, taus, generator)
             traces.append(Line(method.label, taus, profile, method.color, method.dash, band))
     axes = ("normalised score τ (0 random policy, 1 baseline)", "share of runs above τ")
-    caption = "Pointwise 95 % intervals from a bootstrap stratified by task."
+    caption = (
+        f"Methods that were run on all {most} tasks; pointwise 95 % intervals from a bootstrap "
+        "stratified by task."
+    )
     title = "Performance profile over all tasks"
     return Figure("profile", title, *axes, traces, caption, "learning", y_zero=True)
 
