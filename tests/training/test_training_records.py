@@ -338,7 +338,8 @@ def test_result_lines_say_what_counts(run):
     assert "240 steps" in text
     assert "2 episodes" in text
     assert "95 % interval" not in text  # two episodes have none
-    assert "95 % interval" in spread(np.arange(5.0))
+    assert "95 % interval" in spread(np.arange(10.0))
+    assert spread(np.arange(5.0)) == "over 5 episodes; sd 1.6"
     assert str(run.directory) in text
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _EVERY = 0.25  # seconds between two pictures
 _LINE_EVERY = 60.0  # seconds between two lines of a log
 _WIDE = 140  # columns for title, bar and all numbers
+_FEW_EPISODES = 10  # a bootstrap interval of fewer misses the true mean more than one time in ten
 
 
 class Progress:
@@ -191,14 +192,16 @@ def result_lines(result: TrainResult) -> list[str]:
 
 
 def spread(rewards: Any) -> str:
-    """Say how far rewards of episodes spread; an interval only from 3 of them on."""
+    """Say how far rewards of episodes spread; an interval only where it is wide enough."""
     count = len(rewards)
-    if count < 3:
-        return f"over {count} episode{'s' if count > 1 else ''}"
+    if count < 2:
+        return "over 1 episode"
+    deviation = f"sd {np.std(rewards, ddof=1):,.1f}"
+    if count < _FEW_EPISODES:
+        return f"over {count} episodes; {deviation}"
     low, high = mean_interval(rewards)
     return (
-        f"95 % interval of the mean over {count} episodes: {low:,.1f} to {high:,.1f}; "
-        f"sd {np.std(rewards):,.1f}"
+        f"95 % interval of the mean over {count} episodes: {low:,.1f} to {high:,.1f}; {deviation}"
     )
 
 
