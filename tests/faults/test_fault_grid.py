@@ -59,4 +59,4 @@ def test_a_grid_on_a_full_disk_ends_with_a_message(
         patch.setattr(full, no_room)
         assert main(words) == 1
     told = capsys.readouterr().err
-    assert "cannot be written: No space left on device. Is the disk full?" in told
+    assert "cannot be written: No space left on device. Put that right" in told

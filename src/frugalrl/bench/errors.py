@@ -26,6 +26,6 @@ def writing(directory: Path) -> Iterator[None]:
         raise  # whoever read our output has gone
     except OSError as error:
         raise StorageError(
-            f"{directory} cannot be written: {error.strerror or error}. Is the disk full? Put that "
-            "right, then the same command goes on with what is missing"
+            f"{directory} cannot be written: {error.strerror or error}. Put that right, then the "
+            "same command does what is missing"
         ) from error
