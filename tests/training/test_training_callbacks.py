@@ -52,7 +52,7 @@ def test_a_callback_ends_a_run_which_can_be_prolonged(tiny, tmp_path):
 
 def test_a_reward_or_a_time_ends_a_run(tiny):
     assert train(tiny(stop_reward=-1e9)).env_steps == 80
-    assert train(tiny(stop_seconds=0.0)).env_steps == 50
+    assert train(tiny(stop_seconds=1e-9)).env_steps == 50
     assert train(tiny(stop_reward=1e9, stop_seconds=1e6)).env_steps == 240
     with pytest.raises(ConfigError, match="stop_reward=nan"):
         train(tiny(stop_reward=float("nan")))

@@ -117,9 +117,9 @@ class TrainConfig:
     target_noise_clip: float | None = None
     """TD3: bound of that noise."""
     action_noise: Literal["none", "normal", "ornstein-uhlenbeck"] | None = None
-    """TD3, DDPG: exploration noise."""
+    """Noise on top of the actions while training; TD3 and DDPG explore by it alone."""
     action_noise_std: float | None = None
-    """TD3, DDPG: its standard deviation, for actions scaled to -1..1."""
+    """Its standard deviation, for actions scaled to -1..1."""
 
     engine: Literal["fused", "jax"] | None = None
     """What computes updates: fused (by hand, for a CPU), or jax (needs the extra of that name)."""
@@ -399,9 +399,10 @@ def _with_numbers(config: TrainConfig) -> TrainConfig:
                 value = int(value)
             if value is not None:
                 values[name] = integer_from(name, value, least)
-        for name in ("stop_reward", "stop_seconds"):
-            if values[name] is not None:
-                number_from(name, values[name])
+        if values["stop_reward"] is not None:
+            number_from("stop_reward", values["stop_reward"])
+        if values["stop_seconds"] is not None:
+            number_from("stop_seconds", values["stop_seconds"], "a number above 0", is_positive)
         share = "a number above 0 and up to 1"
         number_from("random_rate", values["random_rate"], share, lambda rate: 0.0 < rate <= 1.0)
         number_from("worker_timeout", values["worker_timeout"], "a number of seconds", is_positive)

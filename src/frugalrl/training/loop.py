@@ -293,7 +293,7 @@ class TrainingLoop:
             self._returns[row] = self._lengths[row] = 0
         self.agent.episode_ended(anew)
         if self.config.normalize != "none":
-            self._normalizer.load_state_dict(state["normalizer"])
+            self._normalizer.load_state_dict(state["normalizer"], anew)
         return [row.problem for row in restored if row.problem is not None]
 
 

@@ -100,10 +100,10 @@ class Normalizer:
             state[name] = {"mean": moments.mean, "variance": moments.var, "count": count}
         return {**state, "returns": self._returns.copy()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+    def load_state_dict(self, state: dict[str, Any], is_anew: NDArray[np.bool_]) -> None:
+        """Continue from `state_dict`, but where a new episode is begun."""
         self.load_statistics(state)
-        self._returns = np.array(state["returns"])
+        self._returns = np.where(is_anew, 0.0, state["returns"])
 
     def load_statistics(self, state: dict[str, Any]) -> None:
         """Begin with the statistics that another run's `state_dict` has."""

@@ -104,7 +104,10 @@ def train(
             ) from error
     # Made before the directory: what arguments and files cannot do is known without a trace.
     buffer = make_buffer(config, spaces, seeds)
-    agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
+    try:
+        agent = make_agent(agent_settings(config), *spaces, seeds.agent, config.envs)
+    except MemoryError as error:
+        raise ConfigError(f"net_arch={config.net_arch!r} does not fit in memory: {error}") from None
     begun_with, statistics = start_from(config, agent, buffer)
     method: StateMethod = "fresh"
     with directory or contextlib.nullcontext():
