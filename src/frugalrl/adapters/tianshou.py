@@ -424,17 +424,12 @@ class FrugalVectorReplayBuffer(FrugalReplayBuffer, VectorReplayBuffer):
 
 
 def _joined(rows: list[Batch]) -> Batch:
-    """Give batches with one row each as one, with zeros for keys that some of them lack."""
+    """Give batches with one row each as a new one, with zeros for keys that some of them lack."""
     if len(rows) > 1:
         return Batch.stack(rows)[:, 0]  # `Batch.cat` refuses such keys, and takes far longer
-    return _copied(rows[0])
-
-
-def _copied(batch: Any) -> Batch:
-    """Give a batch with the same values that is free to get others."""
-    copied = Batch()
-    copied.__dict__.update(batch.__dict__)  # many times faster than `Batch(batch)`
-    return copied
+    joined = Batch()
+    joined.__dict__.update(rows[0].__dict__)  # many times faster than `Batch(rows[0])`
+    return joined
 
 
 def _own(value: Any, as_row: bool) -> Any:
