@@ -31,11 +31,10 @@ def recent_mean(
     """
     ended = np.asarray(episodes, dtype=np.float64)
     means = np.asarray(rewards, dtype=np.float64)
-    counts = np.diff(ended, prepend=0.0)
-    earned = np.cumsum(np.where(counts > 0, counts * np.nan_to_num(means), 0.0))
+    earned = np.cumsum(np.diff(ended, prepend=0.0) * np.nan_to_num(means))
     begin = np.maximum(ended - window, 0.0)
     # Of a row that the window cuts, each episode counts with the row's mean.
-    before = np.interp(begin, np.concatenate(([0.0], ended)), np.concatenate(([0.0], earned)))
+    before = np.interp(begin, np.insert(ended, 0, 0.0), np.insert(earned, 0, 0.0))
     with np.errstate(invalid="ignore"):
         return np.asarray((earned - before) / (ended - begin))
 
