@@ -159,8 +159,7 @@ class Heat:
     """Count drawn in the darkest colour, so that figures side by side can share a scale."""
 
     def _plotly(self, categories: Sequence[str]) -> Parts:
-        counts = self.counts.astype(np.float64)
-        logs = np.log10(counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+        logs = np.log10(np.where(self.counts > 0, self.counts, np.nan))
         top = float(np.log10(max(self.largest, 2)))
         powers = range(int(top) + 1)
         heat = {
