@@ -82,9 +82,8 @@ def improvement(*tasks: Scores, axis: int = -1) -> Scores:
     """
     half = len(tasks) // 2
     pairs = zip(tasks[:half], tasks[half:], strict=True)
-    differences = [x[..., :, None] - y[..., None, :] for x, y in pairs]
-    shares = [(np.sign(difference) / 2 + 0.5).mean(axis=(-2, -1)) for difference in differences]
-    return np.asarray(np.mean(shares, axis=0))
+    wins = [np.heaviside(x[..., :, None] - y[..., None, :], 0.5) for x, y in pairs]
+    return np.asarray(np.mean([won.mean(axis=(-2, -1)) for won in wins], axis=0))
 
 
 def stratified_bootstrap(
