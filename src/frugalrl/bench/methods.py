@@ -150,6 +150,7 @@ def _with_parameters(
     for key, text in changes.items():
         if not text:
             raise BenchError(f"{key!r} is no parameter=value, in method {name}")
+        check_choice("parameter", key, [*PARAMETERS, "share", *_OF_THE_BUFFER, "of"], BenchError)
         if key in PARAMETERS:
             if method.settings.get("admission") != "fac":
                 raise BenchError(f"method {name!r}: {method.name} has no filter to change {key} of")
@@ -183,9 +184,6 @@ def _with_parameters(
                 )
             made = replace(made, source=source.name)
             words.append(f"as {source.label}")
-        else:
-            known_keys = [*PARAMETERS, "share", *_OF_THE_BUFFER, "of"]
-            check_choice("parameter", key, known_keys, BenchError)
     shown = ", ".join(words)
     return replace(made, label=f"{method.label}, {shown}", about=f"{made.about}; {shown}")
 
