@@ -159,7 +159,7 @@ def gradient_variance(
     for _ in range(GRADIENTS):
         rows = generator.integers(0, len(buffer), size=batch_size)
         batch = {
-            name: np.asarray(getattr(held, name))[rows][None]
+            name: getattr(held, name)[None, rows]
             for name in ("observations", "actions", "rewards", "next_observations", "terminated")
         }
         agent.load_state_dict({**state, "learner": empty})
@@ -167,7 +167,7 @@ def gradient_variance(
         average = np.asarray(agent.state_dict()["learner"]["critics_first"], dtype=np.float64)
         gradients.append(average / (1.0 - _ADAM_DECAY))
     agent.load_state_dict(state)
-    return float(np.var(np.stack(gradients), axis=0, ddof=1).sum())
+    return float(np.var(gradients, axis=0, ddof=1).sum())
 
 
 def state_map(visited: Floats, stored: Floats, warmup: int) -> dict[str, Any]:

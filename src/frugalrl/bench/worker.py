@@ -177,7 +177,7 @@ def describe_buffer(
     held = buffer.transitions()
     spaces = buffer.observation_space, buffer.action_space
     width, actions = (int(np.prod(space.shape)) for space in spaces)
-    observations = np.asarray(held.observations).reshape(len(buffer), width)
+    observations = held.observations.reshape(len(buffer), width)
     found: dict[str, Any] = {"observations": width, "actions": actions}
     if len(buffer) < width:
         return found
@@ -189,7 +189,7 @@ def describe_buffer(
     if run.method == "baseline":
         warmup = max(min(run.warmup_steps, len(buffer)), width)
         frugal = contents.frugal_copy(buffer, warmup)
-        stored = np.asarray(frugal.transitions().observations).reshape(len(frugal), -1)
+        stored = frugal.transitions().observations.reshape(len(frugal), width)
         found["map"] = contents.state_map(observations, stored, warmup)
         if agent is not None:
             found["gradients"] = {
