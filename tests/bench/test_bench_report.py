@@ -421,6 +421,13 @@ def test_lines_that_coincide_are_told_apart() -> None:
     assert [trace.width for trace in figure.traces] == [5.0, 2.0, 2.0]
 
 
+def test_a_line_with_a_gap_leaves_it_to_others_to_coincide() -> None:
+    x = np.arange(5.0)
+    gap = np.where(x == 2.0, np.nan, 2 * x)
+    lines = [Line(name, x, y, "#000000") for name, y in (("a", x), ("b", gap), ("c", 1.001 * x))]
+    assert mark_coinciding(Figure("f", "t", "x", "y", lines)).caption == "a and c coincide."
+
+
 def test_a_report_touches_only_what_reports_wrote(
     make_results: MakeResults, tmp_path: Path
 ) -> None:

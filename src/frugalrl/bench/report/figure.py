@@ -274,7 +274,9 @@ def mark_coinciding(figure: Figure) -> Figure:
     The caption names them, because a reader cannot be expected to look for them.
     """
     lines = [t for t in figure.traces if isinstance(t, Line) and not t.markers and t.y.size]
-    tolerance = 0.004 * np.ptp(np.concatenate([line.y for line in lines])) if lines else 0.0
+    values = np.concatenate([np.empty(0), *(line.y for line in lines)])
+    finite = values[np.isfinite(values)]
+    tolerance = 0.004 * np.ptp(finite) if finite.size else 0.0
 
     def coincide(one: Line, other: Line) -> bool:
         close = np.array_equal(one.x, other.x)
