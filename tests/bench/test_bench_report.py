@@ -358,6 +358,16 @@ def test_unequal_seeds_are_warned_of(make_results: MakeResults) -> None:
     assert any("different seeds" in note and "laber 4" in note for note in warnings(summary))
 
 
+def test_runs_that_lack_evaluations_are_warned_of(make_results: MakeResults) -> None:
+    root = make_results()
+    path = root / "runs/Pendulum-v1/sac/fac/seed-0/run/evaluations.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    notes = [note for note in warnings(summarize(read_results(root))) if "are missing" in note]
+    assert len(notes) == 1
+    assert "fac" in notes[0]
+    assert "baseline" not in notes[0]
+
+
 def test_code_that_changed_between_runs_is_warned_of(make_results: MakeResults) -> None:
     root = make_results(made_up_suite(seeds=10))
     path = root / "runs/Pendulum-v1/sac/fac/seed-0/done.json"

@@ -97,6 +97,19 @@ def warnings(summary: Summary) -> list[str]:
             f"{tests} differences are judged at the 5 % level, none corrected for their number: if "
             f"none was real, about {tests / 20.0:.0f} would look clear all the same."
         )
+    ends = {task: 0.0 for task in summary.results.tasks}
+    for result in summary.results.runs:
+        ends[result.run.task] = max(ends[result.run.task], result.curve[0].max(initial=0.0))
+    short = [
+        result.run.name
+        for result in summary.results.runs
+        if result.curve[0].max(initial=0.0) < ends[result.run.task]
+    ]
+    if short:
+        notes.append(
+            "Evaluations are missing, so their second half is the mean of what is there, or of the "
+            f"other seeds: {', '.join(short)}."
+        )
     problems = summary.results.problems
     if problems:
         states = Counter(problem.state for problem in problems)
