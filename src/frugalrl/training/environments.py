@@ -25,6 +25,7 @@ from frugalrl.training.errors import BrokenEnvironmentError, ConfigError
 Environment = gymnasium.Env[Any, Any]
 
 _BULLET = "pip install pybullet pybullet_envs_gymnasium"
+_EXTRA = 'pip install "frugalrl[envs]" brings MuJoCo, Box2D and PyBullet'
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class EnvironmentFactory:
             for wrap in self.wrappers:
                 made = wrap(made)
         except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-            # Gymnasium's own environments name the command that installs what they need.
-            hint = f" ({_BULLET})" if "Bullet" in self.name else ""
+            known = re.search("mujoco|box2d|bullet", f"{self.name} {error}", re.IGNORECASE)
+            hint = f" ({_EXTRA})" if known else ""
             raise ConfigError(f"env={self.name!r} cannot be made: {error}{hint}") from error
         except TypeError as error:
             if not arguments:
