@@ -97,7 +97,7 @@ def warnings(summary: Summary) -> list[str]:
             f"{tests} differences are judged at the 5 % level, none corrected for their number: if "
             f"none was real, about {tests / 20.0:.0f} would look clear all the same."
         )
-    ends = {task: 0.0 for task in summary.results.tasks}
+    ends = dict.fromkeys(summary.results.tasks, 0.0)
     for result in summary.results.runs:
         ends[result.run.task] = max(ends[result.run.task], result.curve[0].max(initial=0.0))
     short = [
