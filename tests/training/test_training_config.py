@@ -124,6 +124,8 @@ def test_a_warm_up_longer_than_the_run_or_its_random_steps_is_pointed_out():
     assert "100 random ones" in notes[0]
     assert not resolve(TrainConfig(env="Hopper-v5", admission="fac")).notes
     assert not resolve(TrainConfig(env="Pendulum-v1")).notes
+    idle = resolve(TrainConfig(env="Pendulum-v1", policy_delay=3)).notes
+    assert idle == ["policy_delay has no effect with sac"]
     default = inspect.signature(frugalrl.FrugalFilter).parameters["warmup_steps"].default
     assert default == WARMUP_STEPS
 

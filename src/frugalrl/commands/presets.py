@@ -19,7 +19,7 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Print the table."""
     options = parse(Options, arguments, "presets")
-    from frugalrl.training.console import concerns
+    from frugalrl.training.config import concerns
     from frugalrl.training.presets import PRESETS, defaults
 
     if options.json:

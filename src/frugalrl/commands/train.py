@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import tyro
 
 from frugalrl.commands.arguments import REGISTRY, parse
-from frugalrl.training.config import Algo, TrainConfig
+from frugalrl.training.config import Algo, TrainConfig, concerns
 from frugalrl.training.errors import ConfigError
 from frugalrl.training.process import limit_threads
 
@@ -98,7 +98,6 @@ def main(arguments: list[str]) -> int:
 def _with_real_defaults() -> type[Arguments]:
     """Let the help say what a setting becomes that is left open."""
     from frugalrl.admission.frugal import FrugalFilter
-    from frugalrl.training.console import concerns
     from frugalrl.training.presets import defaults
 
     texts = {field.name: "not set" for field in fields(Arguments) if field.default is None}

@@ -355,7 +355,8 @@ def resolve(config: TrainConfig) -> Resolved:
     full = dataclasses.replace(full, net_arch=agent.net_arch, **used)
     for name in _filter_settings(full):
         origins.setdefault(name, "default" if isinstance(config.admission, str) else "given")
-    return Resolved(full, origins, _filter_notes(full))
+    idle = [f"{it} has no effect with {full.algo}" for it in given if not concerns(full.algo, it)]
+    return Resolved(full, origins, [*idle, *_filter_notes(full)])
 
 
 def agent_settings(config: TrainConfig) -> AgentSettings:
@@ -456,6 +457,18 @@ def _check_relations(config: Any) -> None:
             raise ConfigError(
                 "wandb=True needs Weights & Biases, which is not installed: pip install wandb"
             ) from error
+
+
+_FOR_SAC = {
+    *("ent_coef", "target_entropy", "target_update_interval"),
+    *("use_sde", "log_std_init", "sde_sample_freq"),
+}
+_FOR_TD3 = {"policy_delay", "target_policy_noise", "target_noise_clip"}
+
+
+def concerns(algo: str, name: str) -> bool:
+    """Tell whether a setting means something to an algorithm."""
+    return (algo == "sac" or name not in _FOR_SAC) and (algo == "td3" or name not in _FOR_TD3)
 
 
 def _filter_notes(config: Any) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from frugalrl.training.config import CUSTOM, OF_THE_FILTER, Resolved, admission_text
+from frugalrl.training.config import CUSTOM, OF_THE_FILTER, Resolved, admission_text, concerns
 
 if TYPE_CHECKING:
     from frugalrl.replay.buffer import ReplayBuffer
@@ -118,18 +118,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
-_FOR_SAC = {
-    *("ent_coef", "target_entropy", "target_update_interval"),
-    *("use_sde", "log_std_init", "sde_sample_freq"),
-}
-_FOR_TD3 = {"policy_delay", "target_policy_noise", "target_noise_clip"}
-
-
-def concerns(algo: str, name: str) -> bool:
-    """Tell whether a setting means something to an algorithm."""
-    return (algo == "sac" or name not in _FOR_SAC) and (algo == "td3" or name not in _FOR_TD3)
 
 
 def configuration_lines(resolved: Resolved) -> list[str]:

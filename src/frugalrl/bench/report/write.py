@@ -26,7 +26,7 @@ from frugalrl.bench.report.verdict import verdict, warnings
 from frugalrl.bench.results import Result, read_results
 from frugalrl.bench.runs import RUN_DIRECTORY, RUNS, command
 from frugalrl.files import read_json, replacing, write_json
-from frugalrl.training.console import concerns
+from frugalrl.training.config import concerns
 
 PAGE = "report.html"
 MANIFEST = "report.json"
