@@ -747,11 +747,12 @@ class Phi:
 
     def decide(self, offer: Offer, rows: Rows) -> int:
         """Decide about rows, unless that has been done; gives what that comes to."""
-        given = self.partition, rows, offer.answer
-        while (status := _decide(self._parts, *given)) == NO_ROOM:
+        while True:
+            status = _decide(self._parts, self.partition, rows, offer.answer)
+            if status != NO_ROOM:
+                return status
             taken = offer.progress.item(1)
             self._make_room(int(offer.slots[taken]) if taken < len(offer.slots) else 0)
-        return status
 
     def place(self, observation: Floats, reward: float, slot: int) -> None:
         """Store one row, unless its slot is known already."""
