@@ -289,7 +289,10 @@ def test_optimize_memory_usage_is_taken_with_a_shrug(pendulum):
         ({"admission": frugalrl.AdmitAll}, TypeError, r"is a class; use an object, AdmitAll\(\)"),
         ({"admission": frugalrl.AdmitAll(), "bins": 3}, TypeError, "one or the other"),
         ({"dtype": "float64", "bins": 3}, ValueError, "AdmitAll"),
-        ({"dtype": "int8"}, ValueError, "dtype"),
+        ({"dtype": "int8"}, ValueError, "dtype='int8'.*float32, float16, float64"),
+        ({"capacity_bytes": "2MB"}, TypeError, "capacity_bytes= is.*ReplayBuffer alone"),
+        ({"sampler": "prioritized"}, TypeError, "draws as the trainer does"),
+        ({"warmup": 150}, ValueError, "its length is warmup_steps=150"),
         ({"eviction": "newest"}, ValueError, "eviction='newest' is unknown"),
     ],
 )

@@ -215,6 +215,14 @@ def test_bad_arguments_are_named(arguments, error, message):
         ReplayBuffer(**given)
 
 
+def test_spaces_of_several_environments_are_told_of():
+    batched = spaces.Box(-1.0, 1.0, (2, *ACTIONS.shape), np.float32)
+    buffer = ReplayBuffer(10, BOX, batched, "cpu", n_envs=2, handle_timeout_termination=False)
+    obs, next_obs, action, reward = next(steps(1, 2))[:4]
+    with pytest.raises(ValueError, match="spaces are those of one environment"):
+        buffer.add(obs, next_obs, action, reward, np.zeros(2), [{}, {}])
+
+
 def test_reset_repr_and_bytes():
     buffer = ReplayBuffer(50, BOX, ACTIONS, "cpu", warmup_steps=10, n_steps=2)
     for step in steps(20, 1):

@@ -238,6 +238,12 @@ def test_one_seed_has_no_interval(make_results: MakeResults) -> None:
     assert "\\[" not in table  # no interval anywhere
 
 
+def test_many_differences_are_not_corrected_for_their_number(make_results: MakeResults) -> None:
+    tasks = Task("Pendulum-v1", "sac", 2_000), Task("Hopper-v5", "td3", 2_000)
+    summary = summarize(read_results(make_results(made_up_suite(tasks=tasks, seeds=10))))
+    assert [note for note in warnings(summary) if note.startswith("8 differences are judged")]
+
+
 def test_ten_seeds_are_not_called_weak(make_results: MakeResults) -> None:
     summary = summarize(read_results(make_results(made_up_suite(seeds=10))))
     assert warnings(summary) == []

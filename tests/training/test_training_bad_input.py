@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from frugalrl import FrugalFilter
-from frugalrl.training import BrokenEnvironmentError, ConfigError, TrainConfig, train
+from frugalrl.training import BrokenEnvironmentError, ConfigError, TrainConfig, runner, train
 from frugalrl.training.environments import check_spaces, find_environment
 from frugalrl.training.errors import RunDirectoryError
 from frugalrl.training.run_directory import RunDirectory
@@ -136,6 +136,16 @@ def test_unsupported_spaces(observation, action, message, tmp_path):
 def test_settings_that_cannot_work(changes, message, tiny, tmp_path):
     with pytest.raises(ConfigError, match=message):
         train(tiny(**changes, out=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_networks_beyond_the_memory_are_named(tiny, tmp_path, monkeypatch):
+    def too_large(*_):
+        raise MemoryError("Unable to allocate 335. GiB")
+
+    monkeypatch.setattr(runner, "make_agent", too_large)
+    with pytest.raises(ConfigError, match=r"net_arch=.*does not fit in memory: Unable"):
+        train(tiny(out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 

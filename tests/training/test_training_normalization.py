@@ -9,7 +9,7 @@ import pytest
 
 import frugalrl
 from frugalrl.training import ConfigError, train
-from frugalrl.training.normalization import Moments
+from frugalrl.training.normalization import Moments, Normalizer
 
 
 def test_moments_are_those_of_all_rows():
@@ -44,6 +44,14 @@ def test_a_normalized_run_is_resumed_to_the_bit(tiny, stop_and_go, assert_same_r
     whole = train(dataclasses.replace(config, out=tmp_path / "whole"))
     pieces = stop_and_go(dataclasses.replace(config, out=tmp_path / "pieces"), 40, 130)
     assert_same_run(whole, pieces)
+
+
+def test_a_new_episode_begins_its_return_at_zero():
+    normalizer = Normalizer("reward", (1,), 2, gamma=0.5)
+    normalizer.update(np.zeros((2, 1)), np.array([3.0, 4.0]), np.zeros(2, bool))
+    state = normalizer.state_dict()
+    normalizer.load_state_dict(state, np.array([False, True]))
+    assert normalizer.state_dict()["returns"].tolist() == [3.0, 0.0]
 
 
 def test_an_unknown_kind_is_refused(tiny):

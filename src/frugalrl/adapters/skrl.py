@@ -97,7 +97,9 @@ class FrugalMemory(KeepsLedger, RandomMemory):  # type: ignore[misc]
         wrong = {name: tuple(row.shape) for name, row in rows.items() if len(row) != count}
         reward_shape = tuple(rows[self._reward_key].shape)
         if wrong or reward_shape != (count, 1):
-            raise ValueError(f"{count} observations, but {wrong or {'rewards': reward_shape}}")
+            raise ValueError(
+                f"{count} observations, but {wrong or {self._reward_key: reward_shape}}"
+            )
         self._ledger.offer(
             rows_of(rows[self._observation_key]),
             rows_of(rows[self._reward_key])[:, 0],
